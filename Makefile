@@ -14,19 +14,19 @@ WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 PIN := UV_CUSTOM_COMPILE_COMMAND="make requirements" $(RUN) uv pip compile --quiet --upgrade --python-version 3.11 \
 	--generate-hashes --no-emit-index-url pyproject.toml
 
-##@ See it
+##@ Demo and test cluster
 .PHONY: demo cluster cluster-down
 demo: ## start a three-node Kubernetes on this machine, and show all that kavip does (root)
 	@$(RUN) python -m hack.demo
 
-cluster: ## start a cluster that stays, and print how to use it (root)
+cluster: ## start a cluster that keeps running, and print how to use it (root)
 	@$(RUN) python -m hack.testbed prepare
 	@$(RUN) python -m hack.testbed up
 
 cluster-down: ## remove that cluster with all its processes, mounts, namespaces and files
 	@$(RUN) python -m hack.testbed down
 
-##@ Prove it
+##@ Tests and measurements
 .PHONY: test test-unit lint bench fuzz faults endurance
 test: ## lint, and all tests, with a real Kubernetes and a real keepalived (root)
 	@$(RUN) python -m hack.testbed check
@@ -43,18 +43,18 @@ lint: ## ruff, mypy --strict (tests included), and the import contracts between 
 	@$(RUN) mypy
 	@$(RUN) lint-imports --no-logo
 
-bench: ## measure time and memory, beside a bare client in the same run
+bench: ## measure time and memory, compared with a bare client in the same run
 	@$(RUN) python -m hack.testbed programs
 	@$(RUN) python -m bench
 
 fuzz: ## send 200,000 hostile reviews, and run 10,000 histories under faults; a finding prints its seed
 	@$(RUN) python -m fuzz
 
-faults: ## 2,000 Services while two controllers are killed and stopped; the audit log shows the errors
+faults: ## edit 2,000 Services while two controllers are killed and stopped; check the audit log
 	@$(RUN) python -m hack.testbed programs
 	@$(RUN) python -m hack.faults
 
-endurance: ## 20,000 writes of Services while kavip is restarted, drained and killed; no call may be lost (root)
+endurance: ## write 20,000 Services while kavip is restarted, drained and killed; no call may be lost (root)
 	@$(RUN) python -m hack.testbed programs
 	@$(RUN) python -m hack.endurance
 
@@ -62,7 +62,7 @@ endurance: ## 20,000 writes of Services while kavip is restarted, drained and ki
 e2e: ## Kubernetes' own LoadBalancer specs against kavip, half an hour; writes docs/reference/conformance.md (root)
 	@$(RUN) python -m hack.e2e
 
-##@ Make it
+##@ Build and generate
 .PHONY: image format requirements clean
 image: ## kavip's image as an archive, on a base image made here (root); elsewhere: docker build .
 	@$(RUN) python -m hack.testbed image --dockerfile Dockerfile --tag $(TAG)

@@ -28,7 +28,7 @@ class Scheduling(LoadFileScheduling):  # type: ignore[misc]
 
 
 def ranks(items: Sequence[pytest.Item]) -> dict[str, int]:
-    """The place of each file in the order: that of its most demanding test."""
+    """The rank of each file: the rank of its first mark in :data:`ORDER`."""
     found: dict[str, int] = {}
     for item in items:
         path = file_of(item)
@@ -44,7 +44,7 @@ def file_of(item: pytest.Item) -> str:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling | None:
-    """Take part where files are distributed."""
+    """Use this scheduler with ``--dist loadfile``."""
     return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 

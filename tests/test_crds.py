@@ -66,7 +66,7 @@ def server(control_plane: ControlPlane) -> ControlPlane:
     ids=lambda subject: json.dumps(subject.get("spec")),
 )
 def test_what_keepalived_operator_accepts_is_accepted(server: ControlPlane, subject: manifests.Object) -> None:
-    """Objects as users of keepalived-operator wrote them, if keepalived can run them."""
+    """Objects of users of keepalived-operator are accepted if keepalived can run them."""
     assert refusal(server, subject) == ""
 
 
@@ -246,7 +246,7 @@ def test_valid_ranges_are_accepted(server: ControlPlane, texts: list[str]) -> No
 
 
 def test_a_group_has_a_spec_and_a_name_that_fits_a_label(server: ControlPlane) -> None:
-    """Two rules read the whole object."""
+    """A group without a spec, or with a name over 63 characters, is refused."""
     metadata = {"name": "n" * 64, "namespace": "default"}
     bare = {key: value for key, value in group().items() if key != "spec"}
     assert "is missing; want at least interface" in refusal(server, bare)
@@ -296,7 +296,7 @@ def test_unknown_fields_are_named(server: ControlPlane, field: str) -> None:
 
 @pytest.fixture
 def stored(server: ControlPlane) -> Iterator[str]:
-    """A stored pool with an odd name; no controller works on it."""
+    """A stored pool, without a controller."""
     subject = {**pool(), "metadata": {"name": "crd-shape"}}
     server.kubectl("create", "--filename=-", input=json.dumps(subject))
     yield "crd-shape"

@@ -37,7 +37,7 @@ from tests.webhook.httpclient import review_body
 pytestmark = [pytest.mark.apiserver, pytest.mark.chart]
 
 ACCOUNT = f"system:serviceaccount:{manifests.NAMESPACE}:kavip"
-PROMETHEUS = "the Roles for Prometheus grant it, and nobody may grant what he does not hold"
+PROMETHEUS = "the Roles for Prometheus grant it, and RBAC lets an account grant only rights that it has"
 HELD = {
     Right(GROUPS.group, "keepalivedgroups/finalizers", "update"): "OwnerReferencesPermissionEnforcement asks for it",
     Right("", "endpoints", "get"): PROMETHEUS,
@@ -69,7 +69,7 @@ SIGNS = (
     ["lease", names.LEASE_NAME, f"-n{manifests.NAMESPACE}", "--output=jsonpath={.spec.holderIdentity}"],
     ["validatingwebhookconfiguration", "kavip", "--output=jsonpath={.webhooks[0].clientConfig.caBundle}"],
 )
-"""What each prints once kavip has done it."""
+"""Arguments of ``kubectl get`` that print something once kavip has done its work."""
 
 
 @dataclass(slots=True)
@@ -110,7 +110,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster(programs: Programs, tmp_path: Path) -> Iterator[Cluster]:
-    """Kinds of OpenShift and Prometheus, then the chart; without a pod network its webhooks cannot be reached."""
+    """A cluster with the CRDs of OpenShift and Prometheus, and the chart; its webhooks are not reachable."""
     with runs.temporary() as state, ControlPlane(programs, state, components=(CONTROLLERS,)) as plane:
         plane.kubectl("create", f"--filename={manifests.FOREIGN_CRDS}")
         plane.wait_established()
@@ -157,13 +157,13 @@ def roles_of(plane: ControlPlane) -> Iterator[dict[str, Any]]:
 
 # --- the run ----------------------------------------------------------------------------------------------------------
 def do_everything(cluster: Cluster) -> None:
-    """Do each thing once that happens in the life of an installation."""
+    """Do once everything that happens during the life of an installation."""
     create_keepalived_operator(cluster)
     first = cluster.start()
     cluster.plane.kubectl("create", "--filename=-", input=json.dumps(NODE))
     cluster.plane.kubectl("apply", "--server-side", "--kustomize", str(manifests.CONFIG / "samples"))
     cluster.apply(a_service("none", namespace="default", annotations={names.POOL_ANNOTATION: "nowhere"}))
-    wait_for(cluster, "kavip stands aside", "keepalivedgroup", "edge", has="OldOperatorRunning")
+    wait_for(cluster, "kavip waits for keepalived-operator", "keepalivedgroup", "edge", has="OldOperatorRunning")
     cluster.plane.kubectl("scale", "deployment", "keepalived-operator", "--replicas=0")
     repeat_an_event(cluster)
     for sign in SIGNS:
@@ -175,14 +175,14 @@ def do_everything(cluster: Cluster) -> None:
     post_an_external_ip_review(cluster)
     make_the_ca_due(cluster)
     process.wait_for("the CA is renewed", lambda: DUE not in ca(cluster), timeout=90, interval=0.5)
-    process.wait_for("a repeated Event is one", lambda: did(cluster, "patch", "events"), timeout=150, interval=1)
+    process.wait_for("the Event becomes a series", lambda: did(cluster, "patch", "events"), timeout=150, interval=1)
     cluster.start()
     process.stop([first])
     wait_for(cluster, "the other replica leads", "lease", names.LEASE_NAME, f"-n{manifests.NAMESPACE}", has="replica-1")
 
 
 def create_keepalived_operator(cluster: Cluster) -> None:
-    """Its Deployment, with a pod that does not run, and the Lease of its last pod."""
+    """Create its Deployment, with a pod that does not run, and the Lease of its last pod."""
     labels = {"operator": "keepalived-operator"}
     pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "manager", "image": "old"}]}}
     spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": pod}
@@ -194,7 +194,7 @@ def create_keepalived_operator(cluster: Cluster) -> None:
 
 
 def repeat_an_event(cluster: Cluster) -> None:
-    """A second default group is reported, corrected and reported again: one Event with a series, after a minute."""
+    """Make a second default group, correct it and make it again: after a minute there is one Event with a series."""
     second = {**a_group("second"), "metadata": {"name": "second", "namespace": "default"}}
     cluster.apply(second)
     wait_for(cluster, "the group is accepted", "keepalivedgroup", "second", has='"Accepted"')
@@ -206,7 +206,7 @@ def repeat_an_event(cluster: Cluster) -> None:
 
 
 def post_an_external_ip_review(cluster: Cluster) -> None:
-    """A review as the API server would post it; it cannot reach kavip's Service here."""
+    """Post a review in place of the API server, which cannot reach kavip's Service here."""
     asked = a_service("outside", namespace="default", annotations={names.POOL_ANNOTATION: "edge"})
     asked["spec"]["externalIPs"] = ["203.0.113.7"]
     body = review_body(names.VALIDATE_SERVICE_PATH, asked)

@@ -1,6 +1,6 @@
-"""``make e2e``: start a cluster, install kavip, run Kubernetes' LoadBalancer specs, write the table of the docs.
+"""``make e2e`` starts a cluster, installs kavip, runs Kubernetes' LoadBalancer specs and writes a page of the docs.
 
-Exit status 1 when a spec failed that the table does not excuse.
+The exit status is 1 if a spec fails and the page has no excuse for it.
 """
 
 import re
@@ -98,7 +98,7 @@ def install(cluster: Cluster) -> None:
 
 
 def move_client(cluster: Cluster) -> None:
-    """Have the client speak from an address outside the nodes' network: a spec takes any other for a node's own."""
+    """Give the client a source address outside the nodes' network: specs take an address inside for a node's own."""
     client = cluster.client
     client.exec("ip", "address", "add", f"{OUTSIDE}/32", "dev", "lo")
     client.exec("ip", "route", "change", "192.0.2.0/24", "dev", "eth0", "src", OUTSIDE)

@@ -1,4 +1,4 @@
-"""``make endurance``: a cluster, kavip on it, and 20,000 writes of Services; exit status 1 when a call was lost."""
+"""``make endurance`` writes 20,000 Services on a cluster with kavip. The exit status is 1 if a call is lost."""
 
 import sys
 
@@ -16,12 +16,12 @@ KILLS = 4
 
 
 @click.command()
-@click.option("--writes", default=20_000, show_default=True, help="At least so many, over all disturbances.")
-@click.option("--rate", default=200.0, show_default=True, help="Writes a second, at most.")
+@click.option("--writes", default=20_000, show_default=True, help="The fewest writes, over all disturbances.")
+@click.option("--rate", default=200.0, show_default=True, help="The most writes per second.")
 @click.option("--set", "values", multiple=True, help="Chart values, as helm takes them.")
-@click.option("--only", multiple=True, type=click.Choice([*DISTURBANCES, KILL]), help="These disturbances alone.")
+@click.option("--only", multiple=True, type=click.Choice([*DISTURBANCES, KILL]), help="Run only these disturbances.")
 def main(writes: int, rate: float, values: tuple[str, ...], only: tuple[str, ...]) -> None:
-    """Run the course on a cluster of its own."""
+    """Run the disturbances on a new cluster."""
     built = programs.ensure()
     archive = image()
     with runs.temporary() as state:
@@ -33,7 +33,7 @@ def main(writes: int, rate: float, values: tuple[str, ...], only: tuple[str, ...
                 course.install(cluster, *(f"--set={value}" for value in values))
             course.prepare(cluster)
             good = _endure(cluster, writes, rate, only)
-            # with Ignore a lost call of the mutating webhook would have neither text nor time
+            # with failurePolicy Ignore the writer would not notice a lost call of the mutating webhook
             course.install(cluster, *(f"--set={value}" for value in (*values, STRICT)))
             good &= _survive(cluster, rate, only)
         finally:
@@ -56,7 +56,7 @@ def _endure(cluster: Cluster, writes: int, rate: float, only: tuple[str, ...]) -
 
 
 def _survive(cluster: Cluster, rate: float, only: tuple[str, ...]) -> bool:
-    """Kill a replica; returns whether all losses came at once."""
+    """Kill a replica several times; returns whether writes failed only shortly after each kill."""
     if only and KILL not in only:
         return True
     run = Course(cluster)

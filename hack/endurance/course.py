@@ -1,8 +1,8 @@
 """
-The course: Services are written from the first disturbance to the last, each write put down to what happened then.
+One run: Services are written during all disturbances, and each write is assigned to the disturbance of its time.
 
-A lost call is a failed write, or one that the API server counted: refused because kavip did not answer, or let in
-(``failurePolicy: Ignore``) without having been asked about.
+A lost call is a failed write, or a call in the API server's metrics whose write was rejected because kavip did not
+answer, or accepted without a review (``failurePolicy: Ignore``).
 """
 
 import json
@@ -39,7 +39,7 @@ CONNECTIONS: Final = 8
 LATEST: Final = 5.0  # seconds after kill -9 in which a call may fail
 _CALM: Final = 1.0  # seconds of writing before and after each disturbance
 _SHOWN: Final = 20
-_GRACE: Final = 120.0  # seconds for the writer to end: it waits for its last answers
+_GRACE: Final = 120.0  # seconds in which the writer must end: it waits for its last responses
 
 
 def _nothing() -> Record:
@@ -48,7 +48,7 @@ def _nothing() -> Record:
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """One disturbance: when it was, *at* what moment it struck, when it was *over*, and what was written meanwhile."""
+    """One disturbance, the moment *at* which it struck, the moment when it was *over*, and the writes of its period."""
 
     name: str
     since: float
@@ -79,7 +79,7 @@ class Course:
 
     @contextmanager
     def writing(self, *, rate: float) -> Iterator[None]:
-        """Write at *rate* for as long as the block lasts; then put each write down to its leg, and add up."""
+        """Write at *rate* during the block; then assign each write to its leg, and add the results."""
         before = Judge.read(self.cluster)
         command = [sys.executable, "-m", "hack.endurance.writer", str(self.cluster.kubeconfig)]
         options = [f"--connections={CONNECTIONS}", f"--rate={rate}"]
@@ -111,12 +111,12 @@ class Course:
             seconds = f"{leg.until - leg.since:.0f}"
             rows.append(f"{leg.name:26}{leg.writes:8}{seconds:>9}{len(leg.record.failures):8}{after:>12}")
         whole = self.record
-        rows.append(f"{'in all':26}{len(whole.writes):8}{'':9}{len(whole.failures):8}")
+        rows.append(f"{'total':26}{len(whole.writes):8}{'':9}{len(whole.failures):8}")
         judge = self.judge
         codes = ", ".join(f"{code}: {n}" for code, n in judge.by_code.items())
         rows.append(f"the API server's own count: {judge.calls} calls of kavip's webhooks ({codes})")
-        rows.append(f"  refused by kavip, as it should: {judge.refused}; refused for want of an answer: {judge.lost}")
-        rows.append(f"  let in unasked (fail open): {judge.fail_open}; repeated at kavip's word: {judge.retried}")
+        rows.append(f"  refused by kavip, as expected: {judge.refused}; rejected without an answer: {judge.lost}")
+        rows.append(f"  accepted without a review (fail open): {judge.fail_open}; retried by request: {judge.retried}")
         rows.append(f"  answered within: {judge.within(0.5):g} s (half), {judge.within(0.99):g} s (99 %)")
         rows += [f"  FAILED {each.verb} {self._when(each.at)}: {each.text}" for each in whole.failures[:_SHOWN]]
         return "\n".join(rows)

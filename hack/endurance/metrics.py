@@ -11,7 +11,7 @@ from prometheus_client.samples import Sample
 from hack.testbed.cluster import Cluster
 
 _OURS: Final = ".kavip.io"
-# the parser ends the name of every counter so, whatever its name in the text
+# the parser appends _total to the name of every counter
 _REQUESTS: Final = "apiserver_admission_webhook_request_total"
 _REJECTIONS: Final = "apiserver_admission_webhook_rejection_count_total"
 _FAIL_OPEN: Final = "apiserver_admission_webhook_fail_open_count_total"
@@ -29,12 +29,12 @@ class Judge:
 
     @classmethod
     def read(cls, cluster: Cluster) -> "Judge":
-        """Ask the API server."""
+        """Read ``/metrics`` of the API server."""
         return cls.parse(cluster.kubectl("get", "--raw=/metrics").stdout)
 
     @classmethod
     def parse(cls, text: str) -> "Judge":
-        """Read what ``/metrics`` said."""
+        """Parse the text of ``/metrics``."""
         counts: Counter[tuple[str, str]] = Counter()
         for sample in _samples(text):
             if key := _key(sample):
@@ -54,7 +54,7 @@ class Judge:
 
     @property
     def by_code(self) -> dict[str, int]:
-        """Calls by the status code with which they let the write go on, or stopped it."""
+        """Calls by the status code of the result."""
         return {key: n for (name, key), n in sorted(self.counts.items()) if name == _REQUESTS and n}
 
     @property
@@ -92,7 +92,7 @@ def _samples(text: str) -> Iterator[Sample]:
 
 
 def _key(sample: Sample) -> str:
-    """By what calls of kavip's are told apart in this metric; "" where it is none of them."""
+    """The value of the label that separates kavip's calls in this metric; "" for other samples."""
     if sample.name == _RETRIES:
         return sample.labels["code"] if sample.labels["host"].startswith(_HOST) else ""
     by = {_REQUESTS: "code", _REJECTIONS: "error_type", _FAIL_OPEN: "type", _SECONDS: "le"}.get(sample.name)

@@ -6,5 +6,5 @@ rules     the few rules of addresses that a judge must know, in its own words: n
 checker   replays the facts: two holders, moves without cause, needless writes, who waits in vain
 history   what users do meanwhile: Services and pools created, edited and deleted, by a seed
 replicas  two `kavip controller` processes, and what happens to them
-course    one history: begin, edit under faults, come to rest, judge; the table
+course    one history: create, edit under faults, wait until kavip is idle, check; the table
 """

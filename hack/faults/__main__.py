@@ -1,4 +1,4 @@
-"""``make faults``: a history of 2,000 Services; exit status 1 when it was not clean."""
+"""``make faults`` runs a history of 2,000 Services. The exit status is 1 if the checker finds an error."""
 
 import asyncio
 import random
@@ -18,13 +18,13 @@ _SEEDS = 2**16
 
 
 @click.command()
-@click.option("--services", default=2000, show_default=True, help="So many are created.")
-@click.option("--seconds", default=120.0, show_default=True, help="Of edits, once the first half is there.")
-@click.option("--rounds", default=1, show_default=True, help="Histories, one after the other.")
-@click.option("--seed", default=None, type=int, help="Of the first history; the next has the next.")
-@click.option("--fault", "faults", multiple=True, type=click.Choice([*FAULTS, "none"]), help="These alone.")
+@click.option("--services", default=2000, show_default=True, help="The number of Services to create.")
+@click.option("--seconds", default=120.0, show_default=True, help="The duration of the edits.")
+@click.option("--rounds", default=1, show_default=True, help="The number of histories.")
+@click.option("--seed", default=None, type=int, help="The seed of the first history; each further history adds 1.")
+@click.option("--fault", "faults", multiple=True, type=click.Choice([*FAULTS, "none"]), help="Inject only these.")
 def main(services: int, seconds: float, rounds: int, seed: int | None, faults: tuple[str, ...]) -> None:
-    """Run histories on control planes of their own, two controllers each."""
+    """Run histories, each with a new control plane and two controllers."""
     built = programs.ensure()
     first = random.randrange(_SEEDS) if seed is None else seed
     good = True
@@ -40,7 +40,7 @@ def main(services: int, seconds: float, rounds: int, seed: int | None, faults: t
             kept = "" if verdict.is_clean else _kept(state)
         print(verdict.table(), flush=True)
         if kept:
-            print(f"the audit log and what kavip said: {kept}", flush=True)
+            print(f"the audit log and the logs of kavip: {kept}", flush=True)
         good &= verdict.is_clean
     sys.exit(0 if good else 1)
 

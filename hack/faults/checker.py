@@ -138,7 +138,7 @@ class Checker:
     def _judge_write(self, fact: Fact, old: Service, new: Service) -> None:
         found = self.findings
         if fact.since not in (0, old.version, new.version):
-            found.counts["writes after one that nobody heard of"] += 1  # it is not known what this one was to change
+            found.counts["writes after a lost response"] += 1  # it is not known what this one was to change
             return
         if old.version == new.version or _plain(old.status) == _plain(new.status):
             found.needless.append(f"{new.key} at {new.version} by {fact.user}")

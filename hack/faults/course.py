@@ -1,4 +1,4 @@
-"""One history from its beginning to its verdict."""
+"""Runs one history, and checks it."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ from hack.testbed.programs import Programs
 
 _CRDS: Final = Path(__file__).parents[2] / "config" / "crd" / "bases"
 _SERVICES: Final = "10.96.0.0/16,fd00:96::/108"
-_QUIET: Final = 4.0  # seconds without a write of kavip's: all has come to rest
+_QUIET: Final = 4.0  # seconds without a write of kavip, after which it counts as idle
 _PATIENCE: Final = 180.0
 _SHOWN: Final = 10
 
@@ -55,15 +55,15 @@ class Verdict:
         writes = counts["kavip service patch/status"]
         rows = [
             f"users: {_listed(self.users)}",
-            f"blows: {_listed(self.blows)}; {self.withheld} writes withheld for want of the lease",
+            f"faults: {_listed(self.blows)}; {self.withheld} writes withheld without the lease",
             f"kavip: {given} addresses given, {counts['addresses taken back']} taken back",
             f"  {writes} status writes of Services, {counts['kavip pool patch/status']} of pools",
             f"at the end: {counts['services at the end']} Services, {counts['of them waiting']} of them wait",
             f"  at most {counts['addresses held at once']} addresses were held at once",
-            f"  {counts['writes after one that nobody heard of']} followed one that was done and answered to nobody",
-            f"took {self.seconds:.0f} s, and {self.rest:.1f} s to come to rest",
-            f"addresses held by two through a write of kavip's: {len(found.doubles)}{_span(found.doubles)}",
-            f"  through an edit that ended a sharing, and repaired: {len(found.clashes)}{_span(found.clashes)}",
+            f"  {counts['writes after a lost response']} followed one that succeeded without a response",
+            f"took {self.seconds:.0f} s; kavip was idle {self.rest:.1f} s after the last edit",
+            f"addresses with two holders after a write of kavip: {len(found.doubles)}{_span(found.doubles)}",
+            f"  after an edit that ended a sharing, repaired: {len(found.clashes)}{_span(found.clashes)}",
             f"  not repaired at the end: {len(found.unrepaired)}",
             f"moves without cause: {len(found.moves)}",
             f"needless writes: {len(found.needless)}",
@@ -78,7 +78,7 @@ class Verdict:
 
 @contextmanager
 def stage(programs: Programs, state: Path) -> Iterator[ControlPlane]:
-    """A control plane with both families and kavip's kinds, whose audit log tells what became of Services and pools."""
+    """A control plane with both families and kavip's kinds; its audit log has the result of each write."""
     policy = audit.telling(("", "services"), ("kavip.io", "vippools"))
     with ControlPlane(programs, state, address=Address(services=_SERVICES), policy=policy) as plane:
         plane.kubectl("apply", "--server-side", "-f", str(_CRDS))
@@ -96,7 +96,7 @@ async def run(
     lease: int = LEASE,
     quiet: float = _QUIET,
 ) -> Verdict:
-    """Begin, edit for *seconds* under *faults*, come to rest (*quiet* seconds without a write), and judge."""
+    """Create, edit for *seconds* under *faults*, wait until kavip is idle (*quiet* seconds long), and check."""
     dice = random.Random(seed)
     began = time.monotonic()
     pair = Pair(plane, lease)
@@ -121,19 +121,19 @@ async def run(
 
 
 def there(plane: ControlPlane) -> list[dict[str, Any]]:
-    """The Services and pools that are left."""
+    """The Services and pools that exist now."""
     found = plane.kubectl("get", ",".join(facts.KINDS), "--all-namespaces", "--output", "json")
     items: list[dict[str, Any]] = json.loads(found.stdout)["items"]
     return items
 
 
 def users(plane: ControlPlane) -> Access:
-    """The connection that edits."""
+    """The connection of the users."""
     return Access.read(plane.user("users", "system:masters"))
 
 
 async def rest(pair: Pair, *, quiet: float = _QUIET) -> None:
-    """Return when the one that leads has had nothing to do, and written neither Service nor pool, for a while."""
+    """Wait until the leader has been idle, and has written no Service and no pool, for *quiet* seconds."""
     deadline = time.monotonic() + _PATIENCE
     since, log = time.monotonic(), pair.plane.audit
     works: float | None = None

@@ -1,4 +1,4 @@
-"""What users ask for, by dice: bodies of Services, edits of them, pools and edits of pools. Pure."""
+"""Random requests of users: Services, pools, and edits of both. Pure."""
 
 import random
 from collections.abc import Mapping
@@ -40,12 +40,12 @@ class Demand:
         }
 
     def extra(self) -> dict[str, Any]:
-        """The spec of the pool that comes and goes."""
+        """The spec of the pool that is deleted and created again."""
         few = max(_FEWEST, self._size // 6)
         return {"addresses": [_four(5, few), _six(5, few)], "priority": 15}
 
     def pool_edit(self) -> tuple[str, dict[str, Any] | None]:
-        """A pool, and what is merged into its spec; None: it is deleted, or made anew."""
+        """A pool and a merge patch of its spec; None deletes the pool or creates it again."""
         size = self._size
         few = max(1, size // 8)
         alpha = [_four(0, size), _six(0, size)]
@@ -65,7 +65,7 @@ class Demand:
 
     # --- Services -------------------------------------------------------------------------------------------------
     def service(self, number: int) -> dict[str, Any]:
-        """A Service that is new."""
+        """A new Service."""
         dice = self.dice
         spec: dict[str, Any] = {
             "type": "LoadBalancer",
@@ -95,7 +95,7 @@ class Demand:
         if made["spec"]["ipFamilies"] != ["IPv6"]:
             policy = dice.choice(("SingleStack", "PreferDualStack", "RequireDualStack"))
             kinds.append({"spec": {"ipFamilyPolicy": policy}})
-        if "loadBalancerClass" not in made["spec"]:  # it may not change while there is one
+        if "loadBalancerClass" not in made["spec"]:  # with a class the API server refuses to change the type
             kinds.append({"spec": {"type": "ClusterIP", "allocateLoadBalancerNodePorts": None}})
             kinds.append({"spec": {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": False}})
         return dice.choice(kinds)
@@ -111,7 +111,7 @@ class Demand:
         return {POOL: self.dice.choice(choice)} if self.dice.random() < odds else {}
 
     def _wishes(self, odds: float) -> dict[str, str]:
-        """Addresses by name: of the first and the named pool, mostly such as somebody has already."""
+        """Explicitly requested addresses of the pools alpha and named, most of them already assigned."""
         if self.dice.random() >= odds:
             return {}
         net, offset = self.dice.choice((0, 0, 3)), self.dice.randrange(self._size)

@@ -1,4 +1,4 @@
-"""Two ``kavip controller`` processes, and what happens to them."""
+"""Two ``kavip controller`` processes, and the faults injected into them."""
 
 import asyncio
 import random
@@ -25,7 +25,7 @@ _READY: Final = 60.0
 
 @dataclass(slots=True)
 class Replica:
-    """One process; the API server knows it as *name*, and so does the Lease."""
+    """One process; *name* is its user at the API server and its identity in the Lease."""
 
     plane: ControlPlane
     name: str
@@ -39,7 +39,7 @@ class Replica:
         return self.plane.state / f"{self.name}.log"
 
     def start(self) -> None:
-        """Start it, or start it again."""
+        """Start the process, also after it has ended."""
         probe, self.metrics = free_ports(2)
         command = [
             *(sys.executable, "-m", "kavip", "controller"),
@@ -86,7 +86,7 @@ class Pair:
 
     @contextmanager
     def running(self, *replicas: Replica) -> Iterator[None]:
-        """Begin with *replicas*; none is left when the block ends."""
+        """Start *replicas*; all replicas are killed when the block ends."""
         for each in replicas:
             each.start()
         try:
@@ -118,7 +118,7 @@ class Pair:
         """Inject one fault after the other until cancelled; then both replicas run."""
         try:
             while True:
-                for fault in dice.sample(faults, len(faults)):  # each in its turn: a short history has few
+                for fault in dice.sample(faults, len(faults)):  # a short history has each fault once
                     await asyncio.sleep(dice.uniform(2, 6))
                     await self._strike(fault, dice)
         finally:
@@ -147,4 +147,4 @@ class Pair:
 
 
 FAULTS: Final = ("kill", "stop", "end", "kill the other")
-"""``kill`` is -9, ``stop`` is SIGSTOP for longer than the lease, ``end`` SIGTERM; all of the leader."""
+"""``kill`` is SIGKILL, ``stop`` is SIGSTOP for longer than the lease, ``end`` is SIGTERM: all three of the leader."""

@@ -1,5 +1,5 @@
 """
-The rules of addresses that the checker needs, written a second time and more simply: nothing of kavip is imported.
+The rules of addresses for the checker: a second, simpler implementation that imports nothing of kavip.
 
 They cover what the histories do: two families, pools by name, explicit addresses, sharing within a namespace.
 """
@@ -54,7 +54,7 @@ class Service:
 
     @property
     def is_managed(self) -> bool:
-        """Whether kavip gives it addresses; there is a default group wherever a history runs."""
+        """Whether kavip assigns addresses to the Service; every history has a default group."""
         return self.spec.get("type") == "LoadBalancer" and self.spec.get("loadBalancerClass") in (None, CLASS)
 
     @property
@@ -64,12 +64,12 @@ class Service:
 
     @property
     def needs_all(self) -> bool:
-        """Whether one family alone is of no use."""
+        """Whether the Service needs an address of each family."""
         return self.spec.get("ipFamilyPolicy") == "RequireDualStack"
 
     @property
     def ports(self) -> frozenset[tuple[str, int]]:
-        """What it listens on."""
+        """Its protocols and ports."""
         return frozenset((port.get("protocol", "TCP"), port["port"]) for port in self.spec.get("ports") or ())
 
     @property
@@ -118,15 +118,15 @@ class Pool:
         )
 
     def covers(self, address: Ip) -> bool:
-        """Whether *address* is one of its own, handed out or not."""
+        """Whether *address* is in its ranges, excluded or not."""
         return _within(address, self.spans)
 
     def gives(self, address: Ip) -> bool:
-        """Whether *address* is one that it hands out."""
+        """Whether *address* is in its ranges and not excluded."""
         return self.covers(address) and not _within(address, self.excluded)
 
     def addresses(self, family: int) -> Iterator[Ip]:
-        """What it hands out of *family*; the pools of a history are small."""
+        """Its assignable addresses of *family*; the pools of a history are small."""
         for first, last in self.spans:
             if first.version == family:
                 for number in range(int(last) - int(first) + 1):
@@ -153,11 +153,11 @@ def place(address: Ip, pools: Mapping[str, Pool]) -> Pool | None:
 
 
 def cause(service: Service, address: Ip, pools: Mapping[str, Pool]) -> str:
-    """Why *service*, as it stands, may not keep *address* though nobody contests it; "" where it must."""
+    """The reason why *service* may lose *address* without a conflict; "" if the Service must keep it."""
     if not service.is_managed:
         return "it is not managed"
     if address.version not in service.families:
-        return "it has not the family"
+        return "it does not have the family"
     wanted = service.wanted.get(address.version)
     if wanted is not None:
         return "" if wanted == address else "it asks for another address"

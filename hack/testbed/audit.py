@@ -1,7 +1,7 @@
-"""The API server's audit log, for tests: who asked for what, and what the answer was.
+"""The API server's audit log, for tests: requests with their users, and responses.
 
-The log is written before the answer is sent, so a test that has its answer finds its request here. Bodies are kept for
-writes only. System components are not recorded: their chatter is no test's business.
+The API server writes the log before it sends the response, so a test with a response finds the request here. Only
+writes have bodies. Requests of system components are not recorded, because no test needs them.
 """
 
 import json

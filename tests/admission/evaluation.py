@@ -1,4 +1,4 @@
-"""Evaluates the creation or the update of one object against a few others."""
+"""Evaluates the creation or the update of one object, with a few other objects in the cluster."""
 
 from kavip.admission import policy
 from kavip.admission.chain import PolicyOptions

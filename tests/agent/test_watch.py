@@ -1,4 +1,4 @@
-"""What wakes the agent, and what does not."""
+"""The events that wake the agent, and those that do not."""
 
 import asyncio
 import os
@@ -47,7 +47,7 @@ async def woke(given: Watcher, *, within: float = LONG) -> bool:
 
 
 async def test_a_swapped_mount_wakes(mount: Mount, run_dir: Path) -> None:
-    """At each swap of kubelet, and not without one."""
+    """Each swap by kubelet wakes the agent once."""
     with watcher(run_dir, mount.path) as given:
         for number in range(3):
             mount.write(f"text {number}")
@@ -56,7 +56,7 @@ async def test_a_swapped_mount_wakes(mount: Mount, run_dir: Path) -> None:
 
 
 async def test_a_mount_that_was_replaced_is_watched_again(mount: Mount, run_dir: Path, tmp_path: Path) -> None:
-    """Its removal wakes; while it is missing the agent looks often; then the new one is watched."""
+    """The removal of a mount wakes the agent. Without a mount it polls, and then it watches the new mount."""
     with watcher(run_dir, mount.path) as given:
         mount.path.rename(tmp_path / "gone")
         assert await woke(given, within=1.0)
@@ -67,8 +67,8 @@ async def test_a_mount_that_was_replaced_is_watched_again(mount: Mount, run_dir:
         assert await woke(given)
 
 
-async def test_of_the_run_directory_only_the_pid_file_wakes(mount: Mount, run_dir: Path) -> None:
-    """keepalived writes dumps there, and the agent its own files."""
+async def test_only_the_pid_file_of_the_run_directory_wakes(mount: Mount, run_dir: Path) -> None:
+    """Dumps of keepalived and files of the agent in that directory do not wake the agent."""
     with watcher(run_dir, mount.path) as given:
         (run_dir / "keepalived.json").write_text("[]")
         assert not await woke(given, within=SHORT)
@@ -80,7 +80,7 @@ async def test_of_the_run_directory_only_the_pid_file_wakes(mount: Mount, run_di
 
 
 async def test_a_dump_is_one_event(mount: Mount, run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """keepalived writes 255 instances in sixty pieces, every second."""
+    """A dump of 255 instances, which keepalived writes in sixty pieces, causes one event."""
     heard: list[int] = []
     happened = inotify.FolderWatch._happened
 
@@ -100,7 +100,7 @@ async def test_a_dump_is_one_event(mount: Mount, run_dir: Path, monkeypatch: pyt
 
 
 async def test_a_write_to_an_existing_pid_file_wakes(mount: Mount, run_dir: Path) -> None:
-    """A killed daemon leaves the file, and the next one writes into it."""
+    """Each write to a pid file that a killed daemon has left wakes the agent."""
     (pid_file := run_dir / PID_FILE).write_text("1")
     with watcher(run_dir, mount.path) as given:
         for number in (2, 3):
@@ -117,7 +117,7 @@ async def test_a_write_to_an_existing_pid_file_wakes(mount: Mount, run_dir: Path
 
 
 async def test_the_end_of_the_daemon_wakes(mount: Mount, run_dir: Path) -> None:
-    """Also of a zombie; a daemon that has ended already wakes at once, also if its pid is in use again."""
+    """The agent wakes also if the daemon is a zombie, has already ended, or its pid is in use again."""
     child = await asyncio.to_thread(subprocess.Popen, ["sleep", "60"])
     stat = await asyncio.to_thread(Path(f"/proc/{child.pid}/stat").read_text)
     daemon = Daemon(child.pid, int(stat.rpartition(")")[2].split()[19]))
@@ -135,7 +135,7 @@ async def test_the_end_of_the_daemon_wakes(mount: Mount, run_dir: Path) -> None:
 
 
 async def test_without_inotify_the_agent_polls(mount: Mount, run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node has a limited number of inotify instances."""
+    """Without inotify, whose instances are limited on a node, the agent polls."""
     monkeypatch.setattr(inotify.FolderWatch, "is_complete", property(lambda _: False))
     monkeypatch.setattr("kavip.agent.watch.UNWATCHED", SHORT)
     with watcher(run_dir, mount.path) as given:

@@ -85,7 +85,7 @@ class Replica:
 
 @dataclass(slots=True)
 class Writer:
-    """Applies a Service that needs a review again and again."""
+    """Applies a Service repeatedly; each write needs a review."""
 
     plane: ControlPlane
     written: int = 0
@@ -204,7 +204,7 @@ class Deployment:
         made = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": manifests.NAMESPACE}}
         text = {key: b64encode(value).decode() for key, value in data.items()}
         self.plane.kubectl(
-            *("apply", "--server-side", "--field-manager=somebody", "--force-conflicts", "--filename=-"),
+            *("apply", "--server-side", "--field-manager=other-writer", "--force-conflicts", "--filename=-"),
             input=json.dumps({**made, "data": text}),
         )
 

@@ -1,7 +1,7 @@
 """
 ``python -m tests.app.longtimeouts ...`` runs ``python -m kavip ...`` with the longest timeouts that an API server has.
 
-Otherwise a machine that stalls for some seconds fails a review, and a test that is about something else.
+Otherwise a review fails on a machine that stalls for some seconds, and with it an unrelated test.
 """
 
 from kavip.admission import registration

@@ -62,7 +62,7 @@ def test_self(deployment: Deployment) -> None:
         until("enough is written", lambda: writer.written > ENOUGH)
     answered(writer, one, other)
     deployment.kill(other)
-    until("the rotation ends without the one that is gone", lambda: rotated(deployment, second))
+    until("the rotation ends without the killed replica", lambda: rotated(deployment, second))
     confirmed = [
         note for each in deployment.requests() if each.resource == "secrets" for note in confirmations(each.body)
     ]
@@ -73,7 +73,7 @@ def test_self(deployment: Deployment) -> None:
 
 
 def test_provided(deployment: Deployment) -> None:
-    """Not ready until the Secret is valid; a new CA loses no write; an invalid Secret changes nothing."""
+    """kavip is not ready until the Secret is valid; a new CA loses no write; an invalid Secret changes nothing."""
     deployment.install("certs.mode=provided")
     one, other = deployment.start(), deployment.start()
     missing = "Secret kavip/kavip-webhook-tls: does not exist; write tls.crt, tls.key and ca.crt for"
@@ -175,20 +175,20 @@ def rotated(deployment: Deployment, before: list[x509.Certificate]) -> bool:
 
 
 def answered(writer: Writer, *replicas: Replica) -> None:
-    """No write failed, and kavip reviewed each."""
+    """Assert that no write failed and that kavip reviewed each."""
     assert writer.failures == []
     assert writer.written > ENOUGH
     assert sum(each.metric(ALLOWED) for each in replicas) >= writer.written
 
 
 def further(writer: Writer) -> Callable[[], bool]:
-    """Whether there are more writes since."""
+    """A function that returns whether *writer* has made ten more writes."""
     goal = writer.written + 10
     return lambda: writer.written >= goal
 
 
 def restored(deployment: Deployment, replica: Replica) -> None:
-    """An emptied caBundle is restored with the CA of the served certificate; kavip stays ready."""
+    """Assert that kavip restores an emptied caBundle with the CA of the served certificate, and stays ready."""
     before = deployment.bundle()
     assert before
     for other in [each for each in deployment.replicas if each is not replica]:
@@ -196,7 +196,7 @@ def restored(deployment: Deployment, replica: Replica) -> None:
     for _ in range(5):
         deployment.write_bundle(b"")
         until("the bundle is back", lambda: deployment.bundle()[:1] == before[:1])
-    # the period of reconciles without a watch
+    # faster than the period, so the watch caused the reconcile
     mends = restores_of(deployment)[-5:]
     assert min(later - sooner for sooner, later in pairwise(mends)).total_seconds() < RECONCILE_SECONDS, mends
     assert replica.unready() == ""
@@ -220,7 +220,7 @@ def confirmations(body: object) -> Iterator[str]:
 
 
 def rights_are_those_that_are_used(deployment: Deployment) -> None:
-    """For Secrets, configurations and endpoints the chart grants what is requested, and nothing is refused."""
+    """Assert that the chart grants exactly the used rights on CONCERNED resources, and that no request is refused."""
     asked = deployment.requests()
     assert [f"{event.verb} {event.uri}" for event in asked if event.code in (401, 403)] == []
     needed = {right for right in used(asked) if right.resource in CONCERNED}

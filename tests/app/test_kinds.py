@@ -1,4 +1,4 @@
-"""Objects that come late on a real API server: the group after its Service, the kind PodMonitor after the group."""
+"""Objects created late, on a real API server: the group after its Service, the kind PodMonitor after the group."""
 
 from functools import partial
 
@@ -13,7 +13,7 @@ PODMONITORS = "podmonitors.monitoring.coreos.com"
 
 
 def test_pod_monitors_are_made_when_their_kind_comes(installation: Installation) -> None:
-    """Without a restart; with the Role and RoleBinding for Prometheus, all owned by the group."""
+    """kavip creates it without a restart, with the Role and RoleBinding for Prometheus; the group owns all three."""
     installation.start(webhook=False)
     installation.applied(a_group("edge"))
     wait_for("the group has its DaemonSet", lambda: installation.get("daemonset", "edge", "-n", "lb"))
@@ -51,10 +51,10 @@ def test_a_service_may_come_before_its_group(installation: Installation) -> None
     def programmed() -> str | None:
         return installation.condition("early", "kavip.io/Programmed").get("reason")
 
-    wait_for("the condition says so", lambda: programmed() == "GroupNotFound")
+    wait_for("the Service reports GroupNotFound", lambda: programmed() == "GroupNotFound")
     wait_for("it has its address", lambda: installation.addresses("early") == ["192.0.2.128"])
     installation.applied(a_group("edge"))
-    wait_for("the group has found it", lambda: programmed() == "NoNodes")
+    wait_for("the group serves the Service", lambda: programmed() == "NoNodes")
 
     def text() -> str:
         found = installation.get("configmap", "edge", "-n", "lb") or {}
@@ -64,7 +64,7 @@ def test_a_service_may_come_before_its_group(installation: Installation) -> None
 
 
 def test_a_deleted_and_recreated_group(installation: Installation) -> None:
-    """While a finalizer keeps it, its Services report the deletion; the new group serves the same addresses."""
+    """While a finalizer keeps the group, its Services report the deletion; the new group serves the same addresses."""
     installation.start(webhook=False)
     installation.applied(a_pool("edge", "192.0.2.128/27"), a_group("edge"), a_service("web", annotations=NOTES))
     wait_for("it has its address", lambda: installation.addresses("web") == ["192.0.2.128"])
@@ -75,9 +75,9 @@ def test_a_deleted_and_recreated_group(installation: Installation) -> None:
     kubectl, group = installation.plane.kubectl, ("keepalivedgroup", "edge", "-n", "lb")
     kubectl("patch", *group, "--type=merge", "-p", '{"metadata":{"finalizers":["example.com/wait"]}}')
     kubectl("delete", *group, "--wait=false")
-    wait_for("the Service says that it goes", lambda: "lb/edge is being deleted" in programmed())
+    wait_for("the Service reports the deletion", lambda: "lb/edge is being deleted" in programmed())
     kubectl("patch", *group, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
-    wait_for("it says that it is gone", lambda: "lb/edge does not exist" in programmed())
+    wait_for("the Service reports that the group does not exist", lambda: "lb/edge does not exist" in programmed())
     installation.applied(a_group("edge"))
     wait_for("it is served again", lambda: "no node matches" in programmed())
     assert installation.addresses("web") == ["192.0.2.128"]
@@ -102,7 +102,7 @@ def test_groups_in_other_namespaces_are_ignored(installation: Installation) -> N
         conditions = found.get("status", {}).get("conditions", [])
         return {entry["type"]: entry["message"] for entry in conditions}
 
-    wait_for("the group is told", accepted)
+    wait_for("the group has a condition", accepted)
     assert list(accepted()) == ["Accepted"]
     assert "kavip serves groups only in namespace other" in accepted()["Accepted"]
 
@@ -110,6 +110,6 @@ def test_groups_in_other_namespaces_are_ignored(installation: Installation) -> N
         return installation.condition("named", "kavip.io/Programmed").get("message", "")
 
     # kavip may see the Service before its group
-    wait_for("its Service is told", lambda: "does not count" in named(), told=named)
+    wait_for("its Service reports it", lambda: "does not count" in named(), told=named)
     assert installation.condition("plain") == {}
     assert installation.get("daemonset", "edge", "-n", "lb") is None

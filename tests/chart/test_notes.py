@@ -32,7 +32,7 @@ def test_ignored_groups_are_named(helm: Helm, server: ControlPlane) -> None:
         "GROUPS ARE IGNORED: groupNamespaces is lb, and these KeepalivedGroups are in other namespaces:\n  default/"
         in told
     )
-    assert "THEIR PODS STILL HOLD THE VIPS" in told
+    assert "THE PODS OF THE GROUP STILL HOLD THE VIPS" in told
     assert ("Then create a pool and a group" in told, "-- kavip status" in told) == (
         False,
         True,

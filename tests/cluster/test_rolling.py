@@ -17,12 +17,12 @@ from tests.cluster.ground import PATIENCE, chart, made, removed
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 RATE = 50.0  # writes a second, at most; `make endurance` writes more and faster
-WRITES = 1_000  # a third of what an idle machine manages meanwhile; a busy one goes on until it has done so many
+WRITES = 1_000  # a third of the writes of an idle machine in this time; a busy machine continues until it has this many
 
 
 @pytest.fixture(scope="module")
 def rolled(cluster: Callable[..., Cluster]) -> Iterator[Cluster]:
-    """A cluster of three nodes with kavip on it, and what the writer needs; gone afterwards."""
+    """A cluster of three nodes with kavip and the objects of the writer, which are removed afterwards."""
     found = cluster(nodes=3, images=(image(),))
     with pytest.MonkeyPatch.context() as patched:
         for module in (course, disturb):
@@ -48,7 +48,7 @@ def test_not_one_call_is_lost(rolled: Cluster) -> None:
         run.leg("rollout restart", disturb.roll)
         run.leg("drain", disturb.drain)
         run.leg("CA rotated, a pod deleted", partial(disturb.rotate, meanwhile=disturb.delete))
-        enough = 3 * WRITES  # calls: a write is at most as many
+        enough = 3 * WRITES  # calls: a write has at most three
         wait_for(
             "enough is written", lambda: (Judge.read(rolled) - before).calls > enough, timeout=PATIENCE, interval=1
         )

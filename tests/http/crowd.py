@@ -64,14 +64,14 @@ async def main(host: str, port: int, count: int) -> None:
 def crowd(
     host: str, port: int, count: int, *, log: Path, spawn: Callable[..., Process] = process.spawn
 ) -> Iterator[Callable[[], int]]:
-    """Run these connections; yields a function that counts how many were opened, after each was opened once."""
+    """Open these connections in a process; when each was opened once, yield a function that counts all opened ones."""
 
     def opened() -> int:
         return int(process.tail(log, 1) or 0)
 
     running = spawn((sys.executable, "-m", "tests.http.crowd", host, str(port), str(count)), log=log)
     try:
-        process.wait_for("the crowd stands", lambda: opened() >= count, timeout=60)
+        process.wait_for("each connection was opened once", lambda: opened() >= count, timeout=60)
         yield opened
         assert running.alive, process.tail(log)
     finally:

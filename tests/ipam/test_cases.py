@@ -1,4 +1,4 @@
-"""Cases of other projects' test suites, decided: as they do, or otherwise on purpose."""
+"""Cases from test suites of other projects: kavip decides them in the same way, or differently on purpose."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.ipam.play import Json, cases, otherwise
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in cases()])
 def test_each_case_is_decided_as_expected_or_otherwise_on_purpose(case: Json) -> None:
-    """Each history ends as in the project that it is from, but for the table."""
+    """Each case ends as in its own project, except the cases in the table."""
     found = otherwise(case)
     assert bool(found) == (case["id"] in ON_PURPOSE), (
         found or f"decided as expected; remove {case['id']} from the table"
@@ -17,12 +17,12 @@ def test_each_case_is_decided_as_expected_or_otherwise_on_purpose(case: Json) ->
 
 
 def test_the_table_names_only_cases_that_exist() -> None:
-    """Identifiers are unique over all books."""
+    """Each identifier in the table is the identifier of one case, and no two cases have the same."""
     known = [case["id"] for case in cases()]
     assert len(known) == len(set(known))
     assert not ON_PURPOSE.keys() - set(known)
 
 
 def test_the_page_says_what_is_decided() -> None:
-    """``python -m tests.ipam.decided`` writes it."""
+    """The page is current: ``python -m tests.ipam.decided`` writes it."""
     assert decided.PAGE.read_text() == decided.page()

@@ -21,7 +21,7 @@ def values(ranges: list[Range] | tuple[Range, ...]) -> set[Address]:
 
 
 def disjoint(ranges: list[Range]) -> list[Range]:
-    """Those of *ranges* that overlap none before them."""
+    """The ranges that overlap no earlier one, sorted."""
     result: list[Range] = []
     for span in ranges:
         if not any(span.overlaps(other) for other in result):
@@ -67,7 +67,7 @@ def test_a_range_is_read_and_written_canonically(text: str, written: str) -> Non
     ],
 )
 def test_a_malformed_range_names_field_value_and_remedy(text: str, remedy: str) -> None:
-    """What cannot be read is refused in one line that says what would be right."""
+    """A malformed range is refused with one line that has the remedy."""
     with pytest.raises(BadInput) as refused:
         parse_range(text, "spec.addresses[0]")
     assert remedy in str(refused.value)
@@ -83,7 +83,7 @@ def test_cidrs_agree_with_the_standard_library(value: int, length: int) -> None:
 
 @given(st.lists(RANGES), st.lists(RANGES))
 def test_subtraction_is_that_of_sets(ranges: list[Range], holes: list[Range]) -> None:
-    """What is left is what a set difference leaves, sorted and disjoint."""
+    """Subtraction leaves the addresses of a set difference, as sorted and disjoint ranges."""
     wanted = disjoint(ranges)
     left = subtract(wanted, holes)
     assert values(left) == values(wanted) - values(holes)
@@ -93,7 +93,7 @@ def test_subtraction_is_that_of_sets(ranges: list[Range], holes: list[Range]) ->
 
 @given(st.lists(RANGES), RANGES)
 def test_lookups_agree_with_a_scan(ranges: list[Range], wanted: Range) -> None:
-    """Bisection finds what looking at each range finds."""
+    """Bisection finds the same range as a scan."""
     spans = disjoint(ranges)
     address = Address(wanted.family, wanted.first)
     assert find(spans, address) == next((span for span in spans if span.holds(address)), None)
@@ -109,5 +109,5 @@ def test_buggy_addresses_are_counted_without_looking_at_each(first: int, size: i
 
 
 def test_text_of_addresses_is_canonical() -> None:
-    """IPv6 in capitals is read, and written as RFC 5952 wants it."""
+    """IPv6 in capitals is read, and written as RFC 5952 requires."""
     assert str(parse_address("2001:DB8:0:0::10")) == str(ip_address("2001:db8::10"))

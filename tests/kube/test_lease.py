@@ -101,7 +101,7 @@ async def test_a_holder_that_renews_keeps_the_lease() -> None:
 
 
 async def test_a_record_without_a_duration_has_the_candidates_own() -> None:
-    """Another client may omit the duration."""
+    """If the record has no duration, the candidate waits for its own duration."""
     store = FakeLeases(holderIdentity="theirs")
     ours = lease(store)
     assert not await ours.try_acquire()
@@ -112,7 +112,7 @@ async def test_a_record_without_a_duration_has_the_candidates_own() -> None:
 
 
 async def test_a_lost_race_is_a_conflict() -> None:
-    """Another candidate wrote between the read and the write."""
+    """A write of another candidate between the read and the write raises Conflict."""
     store = FakeLeases(holderIdentity="", leaseDurationSeconds=1)
     read = store.get
 
@@ -121,7 +121,7 @@ async def test_a_lost_race_is_a_conflict() -> None:
         store.touch(holderIdentity="faster")
         return found
 
-    store.get = overtaken  # type: ignore[method-assign]  # of this one alone
+    store.get = overtaken  # type: ignore[method-assign]  # only of this object
     with pytest.raises(Conflict):
         await lease(store).try_acquire()
     assert store["holderIdentity"] == "faster"
@@ -144,7 +144,7 @@ async def test_only_the_holder_releases() -> None:
 
 @pytest.mark.parametrize("given_back", [True, False])
 async def test_a_lease_of_another_term_is_not_renewed(given_back: bool) -> None:
-    """Neither while another candidate holds it nor after its release."""
+    """The lease is not renewed while another candidate holds it, nor after that candidate's release."""
     store = FakeLeases()
     ours, theirs = lease(store), lease(store, "theirs")
     assert await ours.try_acquire()
@@ -160,7 +160,7 @@ async def test_a_lease_of_another_term_is_not_renewed(given_back: bool) -> None:
 
 
 async def test_a_deleted_lease_is_not_renewed() -> None:
-    """Another candidate may create it next."""
+    """A renewal fails after a deletion, because another candidate may create the lease next."""
     store = FakeLeases()
     ours = lease(store)
     assert await ours.try_acquire()

@@ -63,7 +63,7 @@ class OldInstallation(LiveGroup):
         return [name for name, each in self.old.items() if each.look()[instance].state == "MASTER"]
 
     def step(self, *, delays: Mapping[str, float] = NO_DELAYS) -> bool:
-        """Run one round. It is done when no old daemon is left, or when nothing may be done."""
+        """Run one round; returns whether the roll-out has ended: no old daemon is left, or the plan has no writes."""
         is_settled = super().step(delays=delays) if names.AGENT_KEY in self._data() else self._look_only()
         self._reload()
         for node in [node for node in self.old if f"lb/edge-old-{node}" in self.world.removed]:
@@ -100,7 +100,7 @@ class OldInstallation(LiveGroup):
         mine = {node.metadata.name for node in snapshot.group_nodes(snapshot.groups[GROUP])}
         without = self.old.keys() | (snapshot.nodes.keys() - mine)
         for node in without:
-            self.pods.setdefault(node, None)  # type: ignore[arg-type]  # is not to be started
+            self.pods.setdefault(node, None)  # type: ignore[arg-type]  # so that no pod is started
         try:
             super()._run_pods()
         finally:

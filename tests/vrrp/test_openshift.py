@@ -27,14 +27,14 @@ KNOWN = {
 
 
 @pytest.mark.parametrize(("name", "expected"), KNOWN.items())
-def test_known(name: str, expected: tuple[int, int, int]) -> None:
-    """The algorithm is that of OpenShift."""
+def test_vrids_of_known_clusters(name: str, expected: tuple[int, int, int]) -> None:
+    """kavip computes the same VRIDs as OpenShift."""
     assert router_ids(name) == expected
 
 
 @pytest.mark.slow
 @given(st.from_regex(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?", fullmatch=True))
-def test_some_are_never_used(name: str) -> None:
+def test_some_vrids_are_never_used(name: str) -> None:
     """No OpenShift cluster uses multiples of 16 or numbers above 240, and its three VRIDs differ."""
     ids = router_ids(name)
     assert all(1 <= number <= 239 and number % 16 for number in ids)

@@ -44,7 +44,7 @@ class Keepalived:
     """
     A stand-in that refuses each line with the word ``bad``, and reports as much as *tells* says.
 
-    The real one always reports something.
+    The real keepalived always reports something.
     """
 
     tells: str = "line"
@@ -78,7 +78,7 @@ class Keepalived:
         return FailedTest(CODE, HOW)
 
     def bisector(self) -> Bisector:
-        """A bisector that tests with this."""
+        """A bisector that tests with this stand-in."""
         return Bisector(self.check, now=lambda: self.clock)
 
 
@@ -91,7 +91,7 @@ def excluded(found: LocalizedConfig | RefusedConfig) -> dict[str, str]:
 @settings(max_examples=25)
 @given(st.sets(st.integers(0, 39), max_size=12), st.sampled_from(TELLS))
 def test_exactly_the_refused_instances_are_excluded(numbers: set[int], tells: str) -> None:
-    """Whatever keepalived reports, after as many searches as necessary; all others are unchanged."""
+    """With any kind of report, all refused instances are excluded after enough searches; the others are unchanged."""
     names = [f"s{number:02}" for number in range(40)]
     bad = {f"s{number:02}": "bad" for number in numbers}
     keepalived = Keepalived(tells)
@@ -104,7 +104,7 @@ def test_exactly_the_refused_instances_are_excluded(numbers: set[int], tells: st
 
 
 def test_one_of_510_is_found_in_twelve_runs() -> None:
-    """Without any report; two runs are enough if keepalived reports the line."""
+    """Twelve runs are enough without any report, and two if keepalived reports the line."""
     names = [f"s{number:03}" for number in range(510)]
     for tells, most in (("nothing", 12), ("line", 2)):
         for bad in ("s000", "s509"):
@@ -115,7 +115,7 @@ def test_one_of_510_is_found_in_twelve_runs() -> None:
 
 
 def test_the_line_is_counted_in_the_instance() -> None:
-    """So a message does not depend on other instances."""
+    """The line number in a message does not depend on other instances."""
     for names in (["x"], ["b", "x"], ["b", "c", "x", "y"]):
         found = Keepalived().bisector().exclude_refused(localized(text_of([*names, "z"], x="bad")), {})
         assert excluded(found) == {"a/x": f"{HOW}, line 4 of the instance"}
@@ -150,7 +150,7 @@ def test_a_configuration_without_good_instances_is_refused() -> None:
 
 
 def test_a_search_is_bounded_and_goes_on_where_it_ended() -> None:
-    """In runs and in time; the next search keeps the results."""
+    """A search has a maximum of runs and of time; the next search keeps the results."""
     names = [f"s{number:03}" for number in range(100)]
     bad = dict.fromkeys(names[:70], "bad")
     keepalived = Keepalived("first line")
@@ -176,7 +176,7 @@ def test_a_refused_instance_does_not_delay_others() -> None:
 
 
 def test_a_refused_instance_is_tested_again_after_a_while() -> None:
-    """Alone; nothing changes while it is still refused."""
+    """It is tested alone; the result does not change while it is still refused."""
     keepalived = Keepalived()
     bisector, wanted = keepalived.bisector(), localized(text_of(["x", "y"], y="bad"))
     bisector.exclude_refused(wanted, {})
@@ -187,7 +187,7 @@ def test_a_refused_instance_is_tested_again_after_a_while() -> None:
 
 
 def test_a_refused_instance_is_tested_again_after_a_change_of_the_node() -> None:
-    """Once for each change."""
+    """The instance is tested once for each change."""
     keepalived = Keepalived()
     bisector, wanted = keepalived.bisector(), localized(text_of(["x", "y"], y="bad"))
     for _ in range(2):
@@ -239,7 +239,7 @@ def previous(text: str) -> PreviousInstances:
 
 
 def test_a_faulty_instance_is_kept_as_it_last_ran() -> None:
-    """Where a change of it is refused."""
+    """If keepalived refuses a change of an instance, the instance runs as before the change."""
     found = (
         Keepalived()
         .bisector()

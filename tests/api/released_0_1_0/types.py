@@ -13,7 +13,7 @@ from msgspec import Meta, Struct, field
 _MOST: Final = 1024
 _MOST_VIPS: Final = 1 << 16
 SECRET_MISSING: Final = "password: the Secret"
-"""A refusal that begins so is reported as ``SecretMissing``."""
+"""A refusal with this beginning is reported as ``SecretMissing``."""
 
 T = TypeVar("T")
 Many = Annotated[list[T], Meta(max_length=_MOST)]

@@ -45,7 +45,7 @@ def test_a_group_outside_gets_its_condition_and_nothing_else() -> None:
 
 
 def test_a_group_that_was_served_reports_where_its_pods_keep_vips() -> None:
-    """Every condition that kavip wrote before names the nodes and the remedy: the old ones would never change."""
+    """Every condition that kavip wrote before names the nodes and the remedy, so no old message remains."""
     world = confined(with_condition(build.group(), "Programmed"), build.service(WEB, group=GROUP))
     world.objects.store(None, mine := pod("edge-1", "n1"))
     found = {each["type"]: each for each in body_of(world.group())["conditions"]}
@@ -59,7 +59,7 @@ def test_a_group_that_was_served_reports_where_its_pods_keep_vips() -> None:
     assert all("until then" not in each["message"] for each in body_of(world.group())["conditions"])
 
 
-def test_addresses_that_its_pods_may_hold_stay_reserved() -> None:
+def test_addresses_that_pods_of_an_ignored_group_may_hold_stay_reserved() -> None:
     """A Service of the former default group keeps its address. The address is free once the group is deleted."""
     default = build.group(default=True)
     before = World(Snapshot.from_objects([default, build.service(WEB), build.node("n1", "192.0.2.11"), build.pool()]))
@@ -82,7 +82,7 @@ def test_addresses_that_its_pods_may_hold_stay_reserved() -> None:
     assert world.snapshot.services[WEB].ingress_addresses == ()
 
 
-def test_its_services_report_it() -> None:
+def test_services_of_an_ignored_group_report_it() -> None:
     """A Service that names the group keeps its address; Programmed names the namespace that kavip serves."""
     world = confined(build.group(), build.service(WEB, group=GROUP), build.pool())
     world.service(WEB)
@@ -91,7 +91,7 @@ def test_its_services_report_it() -> None:
     assert f"kavip does not serve KeepalivedGroup {GROUP}: name a group in namespace infra" in messages
 
 
-def test_it_is_no_default_group_and_reserves_no_address() -> None:
+def test_an_ignored_group_is_no_default_group_and_reserves_no_address() -> None:
     """A plain Service stays unmanaged, and the group's virtualIPs stay available to other groups."""
     own = build.group(default=True, virtual_ips=[GroupVirtualIP(address="192.0.2.128")])
     world = confined(own, build.service(WEB), build.group("infra/edge"), build.pool())
@@ -102,7 +102,7 @@ def test_it_is_no_default_group_and_reserves_no_address() -> None:
     assert [str(each) for each in world.snapshot.services["shop/api"].ingress_addresses] == ["192.0.2.128"]
 
 
-def test_vrids_and_port_that_its_pods_still_use_are_not_taken() -> None:
+def test_vrids_and_port_that_pods_of_an_ignored_group_use_are_not_taken() -> None:
     """Other groups of its segment do not take the VRIDs and the port in its status."""
     theirs = build.group(segment="lan", router_ids={"shop/old": 1})
     theirs = msgspec.structs.replace(theirs, status=msgspec.structs.replace(theirs.status, metrics_port=9650))
@@ -113,7 +113,7 @@ def test_vrids_and_port_that_its_pods_still_use_are_not_taken() -> None:
     assert (status.router_ids, status.metrics_port) == ({WEB: 2}, 9651)
 
 
-def test_a_new_leader_reconciles_it_too() -> None:
+def test_a_new_leader_reconciles_an_ignored_group_too() -> None:
     """Every group is among the keys that a term begins with. A deleted group is forgotten."""
     world = confined(build.group(), build.group("infra/edge"))
     assert [key.name for key in everything(world.snapshot)] == ["infra/edge", GROUP]
@@ -121,13 +121,13 @@ def test_a_new_leader_reconciles_it_too() -> None:
     assert world.snapshot.any_group(GROUP) is None
 
 
-def test_offline_commands_do_not_serve_it_either() -> None:
+def test_offline_commands_do_not_serve_an_ignored_group() -> None:
     """With --group-namespaces, a group in another namespace renders nothing."""
     planned = simulate.plan([build.group(), build.group("infra/edge")], group_namespaces=("infra",))
     assert list(planned.configurations) == ["infra/edge"]
 
 
-def test_admission_refuses_a_service_that_names_it() -> None:
+def test_admission_refuses_a_service_that_names_an_ignored_group() -> None:
     """The refusal names the namespace as the cause."""
     world = confined(build.group(), build.group("infra/edge"))
     asked = Review(Operation.CREATE, build.service(WEB, group=GROUP))

@@ -32,7 +32,7 @@ from tests.support import build
 
 # --- conditions and the rest of status --------------------------------------------------------------------------------
 def test_the_status_of_a_group_that_works() -> None:
-    """All conditions, counts, hash and port."""
+    """A working group has all conditions, counts, hash and port in its status."""
     world = with_pods(settled(build.group(), serving(WEB, "192.0.2.130")), pod("p1", "n1"), pod("p2", "n2"))
     config_hash = world.snapshot.groups[GROUP].status.config_hash
     sight = InstanceState("shop/web", 1, 4, "BACKUP", 1)
@@ -131,7 +131,7 @@ def test_an_invalid_line_does_not_stop_the_group() -> None:
 
 
 def test_the_younger_of_two_default_groups_reports_it_and_is_served() -> None:
-    """Both groups are served."""
+    """Accepted of the younger group is False with the reason DuplicateDefault, but the group is served."""
     older = build.group("lb/first", default=True)
     world = settled(older, build.group(default=True, created="2026-02-01T00:00:00Z"))
     assert condition(world, ACCEPTED)[:2] == ("False", "DuplicateDefault")
@@ -139,7 +139,7 @@ def test_the_younger_of_two_default_groups_reports_it_and_is_served() -> None:
 
 
 def test_ready_no_nodes() -> None:
-    """The condition names the selector."""
+    """Ready is False with the reason NoNodes."""
     world = settled(build.group(node_selector={"edge": "true"}))
     assert condition(world, READY)[:2] == ("False", "NoNodes")
 
@@ -192,7 +192,7 @@ UNSCHEDULED = PodStatus(
     ],
 )
 def test_ready_names_the_cause_of_a_pod_that_does_not_start(status: PodStatus, message: str) -> None:
-    """A cause that needs help is reported. A cause that ends by itself is not: it would come and go."""
+    """A cause that a user must remove is reported. A cause that ends by itself is not, because it would flap."""
     stuck = pod("edge-2", "n2", ready=False)
     world = with_pods(settled(build.group()), pod("edge-1", "n1"), msgspec.structs.replace(stuck, status=status))
     world.group()
@@ -234,7 +234,7 @@ def test_programmed_pending_and_refused() -> None:
 
 
 def test_programmed_secret_missing() -> None:
-    """The group reports a missing password by the agent's code, and names the Secret if it still wants one."""
+    """The group reports a missing password by the agent's code, and names the Secret if its spec still has one."""
     fault = "password: the Secret is not mounted"
     world = settled(build.group())
     world.agents = agent_states(n1=running("old", refused=fault, code=ProblemCode.PASSWORD_MISSING))
@@ -285,7 +285,7 @@ def test_conditions_of_other_programs_stay() -> None:
     assert first == last
 
 
-# --- what the probe is told -------------------------------------------------------------------------------------------
+# --- the target of the prober -----------------------------------------------------------------------------------------
 def test_the_target_has_every_node_with_an_address() -> None:
     """The target has the host and port of each agent, IPv6 in brackets, and the hash that they should run."""
     world = settled(build.group(), build.node("n3", "2001:db8::3"), build.node("n4"))
@@ -297,7 +297,7 @@ def test_the_target_has_every_node_with_an_address() -> None:
 
 
 def test_nodes_with_external_ips_only_are_peers() -> None:
-    """Agents listen on their pod's hostIP, which is the ExternalIP, and adverts come from it."""
+    """A node with only an ExternalIP is a peer: its agent listens on that address, and its adverts come from it."""
     nodes = [build.node(f"n{n}", f"192.0.2.{10 + n}", kind="ExternalIP") for n in (1, 2)]
     world = World(cluster(build.group(unicast_enabled=True), serving("shop/web", "192.0.2.200"), *nodes, nodes=0))
     world.settle(Key(KeyKind.GROUP, GROUP))

@@ -1,4 +1,4 @@
-"""How often a Service is written: seldom where only agents speak of it, and not before the API server allows it."""
+"""The write budget of a Service: few status writes after reports of agents, and none before Retry-After."""
 
 import asyncio
 
@@ -11,14 +11,14 @@ from tests.support import build
 WEB = Key(KeyKind.SERVICE, "shop/web")
 
 
-async def test_a_service_that_only_agents_speak_of_is_written_ever_more_rarely() -> None:
-    """A node that flaps, or lies, costs a burst of writes of each Service; its owner's edit goes at once."""
+async def test_status_writes_after_reports_of_agents_are_limited() -> None:
+    """Reports of a flapping or lying node cause one burst of writes of a Service. A user's edit is written at once."""
     async with working(web(), web("shop/other"), build.group(), build.pool()) as shop:
 
         def written(key: str = "shop/web") -> int:
             return sum(write.key == key for plan in shop.writer.sent for write in plan.writes)
 
-        for number in range(1, throttle.BURST + 1):  # nothing comes back from a watch: each look writes the same again
+        for number in range(1, throttle.BURST + 1):  # the watch delivers nothing: each plan has the write
             shop.queue.add(WEB)
             await shop.until(lambda: written() == number)  # noqa: B023 - awaited in the same turn
         shop.queue.add(WEB)
@@ -31,7 +31,7 @@ async def test_a_service_that_only_agents_speak_of_is_written_ever_more_rarely()
 
 
 def test_the_burst_comes_back_with_time() -> None:
-    """One write in 15 s is always allowed, and after a while of peace as many at once as ever."""
+    """One write in 15 s is always allowed; after a while without writes a full burst is allowed again."""
     found, service = throttle.WriteBudget(), web()
     for _ in range(throttle.BURST):
         assert found.delay(service, now=0.0) == 0.0
@@ -47,8 +47,8 @@ def test_the_burst_comes_back_with_time() -> None:
     assert found.delay(service, now=later) == 0.0
 
 
-def test_services_that_rest_are_forgotten() -> None:
-    """A leader of many months has written every Service there is, and remembers those of the last minutes."""
+def test_services_without_recent_writes_are_forgotten() -> None:
+    """The budget remembers only the Services of the last minutes, because a leader may run for months."""
     found = throttle.WriteBudget()
     for number in range(10_000):
         found.spend(web(f"shop/s{number}"), now=float(number))
@@ -56,7 +56,7 @@ def test_services_that_rest_are_forgotten() -> None:
 
 
 async def test_retry_after_is_obeyed() -> None:
-    """A throttled write comes back when the API server said, not sooner."""
+    """A throttled write is sent again after the delay that the API server asked for, not sooner."""
     async with working(web(), build.group(), build.pool()) as shop:
         times: list[float] = []
 

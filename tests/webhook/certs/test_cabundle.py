@@ -87,7 +87,7 @@ async def test_trusted_cas_are_those_of_every_webhook() -> None:
 
 
 async def test_the_ownership_of_ca_bundle_is_released() -> None:
-    """Also if the field is correct already; entries of other managers stay."""
+    """kavip releases it even if the field is correct already; entries of other managers stay."""
     api = Configurations([text(ONE)], [text(ONE)])
     api.claims = [{"manager": "helm"}, {"manager": names.CA_FIELD_MANAGER}]
     publisher = CABundleInjector(cast(Client, api), "kavip")
@@ -96,11 +96,11 @@ async def test_the_ownership_of_ca_bundle_is_released() -> None:
     assert (api.applied, api.disowned) == ([], 1)
     api.claims = [{"manager": names.CA_FIELD_MANAGER}]
     await publisher.publish(encode_pem([ONE]))
-    assert api.disowned == 1, "an empty list would make the API server forget who owns anything"
+    assert api.disowned == 1, "an empty list would make the API server drop the owners of all fields"
 
 
 async def test_a_conflict_on_release_is_ignored() -> None:
-    """Another replica has changed the configuration."""
+    """If another replica has changed the configuration meanwhile, nothing is raised."""
     api = Configurations([text(ONE)], [text(ONE)])
     api.claims, api.is_stale = [{"manager": "helm"}, {"manager": names.CA_FIELD_MANAGER}], True
     await CABundleInjector(cast(Client, api), "kavip").publish(encode_pem([ONE]))

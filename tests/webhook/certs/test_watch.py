@@ -76,7 +76,7 @@ async def test_three_objects_are_watched_by_name() -> None:
 
 
 async def test_the_secret_or_the_cause_is_known() -> None:
-    """Nothing before the first list; then the Secret, that it does not exist, or the error."""
+    """Before the first list there is neither; then there is the Secret, its absence, or the error."""
     for api, expected in (
         (FakeApi(), "does not exist"),
         (FakeApi(FOUND), FOUND),
