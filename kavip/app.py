@@ -2,8 +2,8 @@
 ``kavip run``: the composition root.
 
 Informers fill the Snapshot; the webhook answers from it on every replica; on the replica that leads, a change becomes
-keys, keys become plans, plans become writes. SIGTERM: not ready at once, the controller stops and gives its lease up,
-the webhook drains, then everything ends.
+keys, keys become plans, plans become writes. At SIGTERM the replica becomes unready. Then the controller stops and
+releases its lease, the webhook drains, and everything ends.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ Start = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
 
 
 async def run(settings: Settings, *, roles: frozenset[str]) -> int:
-    """Run *roles* (``webhook``, ``controller``) until SIGTERM or SIGINT; the exit status."""
+    """Run *roles* (``webhook``, ``controller``) until SIGTERM or SIGINT; return the exit status."""
     async with Client.from_settings(settings.kubeconfig or None, observe=_count_request) as client:
         app = App(client, settings, roles=roles)
         stopped = asyncio.Event()
@@ -53,7 +53,7 @@ def _count_request(method: str, code: int) -> None:
 
 
 class App:
-    """One replica: what serves from the caches."""
+    """One replica: the caches, and the webhook and the controller that use them."""
 
     def __init__(self, client: Client, settings: Settings, *, roles: frozenset[str]) -> None:
         """Nothing starts before :meth:`run`."""
@@ -77,7 +77,7 @@ class App:
             start = await stack.enter_async_context(_starting(stopped))
             for informer in self._caches.informers:
                 start(self._caches.fill(informer), f"inform {informer.resource.kind}")
-            start(self._settle(), "settle")
+            start(self._freeze_caches(), "freeze caches")
             if "webhook" in self._roles:
                 await stack.enter_async_context(self._webhook(start))
             if "controller" in self._roles:
@@ -96,8 +96,8 @@ class App:
         yield from self._caches.unready()
         yield from filter(None, (unready() for unready in self._webhook_unready))
 
-    async def _settle(self) -> None:
-        """Once the caches are filled, keep the collector from them: 10,000 Services would stop the loop for 0.1 s."""
+    async def _freeze_caches(self) -> None:
+        """Exempt the filled caches from garbage collection, which would stop the loop for 0.1 s at 10,000 Services."""
         await self._caches.synced()
         gc.collect()
         gc.freeze()
@@ -151,10 +151,11 @@ class App:
 
     async def _lead(self, leader: Leader) -> None:
         """
-        Lead again and again.
+        Acquire the lease and lead, again after each lost lease.
 
-        Who gets the lease at once fills the caches for its term, once; who does not must have them before it tries
-        again, so that a replica that cannot read is in nobody's way.
+        If this replica gets the lease at its first attempt, it fills its caches in its first term. Otherwise it waits
+        for filled caches before the next attempt. So a replica that cannot read the cluster does not take the lease
+        from another one.
         """
         if not await leader.try_acquire():
             self._caches.open()
@@ -172,7 +173,7 @@ class App:
 
 @contextmanager
 def _listening(server: str, host: str, port: int) -> Iterator[tuple[str, int]]:
-    """Name the setting that is to blame where *server* cannot have its address."""
+    """Raise :class:`SettingsError` with the setting at fault if *server* cannot bind its address."""
     try:
         yield host, port
     except OSError as error:
@@ -191,13 +192,13 @@ async def _starting(stopped: asyncio.Event) -> AsyncIterator[Start]:
     """Start tasks that run as long as the block; the first that fails stops everything, and its error is raised."""
     tasks: list[asyncio.Task[None]] = []
 
-    def over(task: asyncio.Task[None]) -> None:
+    def stop_on_error(task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception():
             stopped.set()
 
     def start(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         tasks.append(asyncio.create_task(work, name=name))
-        tasks[-1].add_done_callback(over)
+        tasks[-1].add_done_callback(stop_on_error)
         return tasks[-1]
 
     try:

@@ -33,14 +33,14 @@ _OPERATOR = (resources.OPERATOR_LEASES, resources.OPERATOR_DEPLOYMENTS)
 
 
 class Environment(NamedTuple):
-    """What concerns every key: why the controller must not write, and whether the cluster has PodMonitors."""
+    """What applies to every key: why the controller must not write, and whether the cluster has PodMonitors."""
 
     blocked: WritesBlocked | None
     has_pod_monitors: bool
 
 
 class Caches:
-    """The Snapshot and what else decisions read, kept current. On a leader, changes enqueue keys."""
+    """The Snapshot and the other inputs of decisions, kept current. On a leader, changes enqueue keys."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Caches:
         self._open = asyncio.Event()
         self.informers: list[Informer[Object] | Informer[Owned] | Informer[OperatorObject]] = []
         self._pools: Mapping[str, Object] = {}
-        self._counted: dict[int, int] = {}  # by the number of the informer: its errors that were counted
+        self._counted: dict[int, int] = {}  # errors that the metric has, by the number of the informer
         for resource in resources.DECISION_KINDS:
             informer: Informer[Object] = Informer(client, resource)  # type: ignore[arg-type]  # one of Object
             if resource is resources.POOLS:
@@ -101,11 +101,11 @@ class Caches:
         """
         Return as soon as the caches hold everything that was written before this call.
 
-        A new leader needs that: the last writes of the previous leader may not have come through the watches yet, and
-        what this replica expected in an earlier term has either come or never will.
+        A new leader needs that: the last writes of the previous leader may not have come through the watches yet. After
+        this call, a write that this replica expected in an earlier term has arrived, or never will.
         """
         asked = [(informer, informer.request_list()) for informer in self.informers]
-        self._open.set()  # only now: what is listed for the first time need not be listed again
+        self._open.set()  # after the requests, so that the first list of an informer also answers its request
         for informer, number in asked:
             await informer.wait_listed(number)
         await self._slices.wait_current()
@@ -144,7 +144,7 @@ class Caches:
 
     def update_environment(self) -> Environment:
         """
-        Update what no object shows: whether keepalived-operator is gone, whether the cluster has PodMonitors.
+        Update what depends on time and on the watches: the block by keepalived-operator, and the kinds of the cluster.
 
         Call it every second. While a watch of keepalived-operator is broken, its Leases count as renewed.
         """
@@ -158,13 +158,14 @@ class Caches:
     def _update(self, old: Object | None, new: Object | None) -> None:
         """Enter a change into the Snapshot, and enqueue the keys that it concerns."""
         if isinstance(new, VIPPool) and new.name not in self.snapshot.pools:
-            self.snapshot.put_all((*self._pools.values(), new))  # the first of a list: all are parsed at once
+            self.snapshot.put_all((*self._pools.values(), new))  # the first pool of a list: parse all at once
         elif new is not None:
             self.snapshot.put(new)
         elif old is not None:
             self.snapshot.drop(KINDS[type(old)], old.metadata.key)
         self._slices.select(selector(self.snapshot.followed))
-        sent = self.pending.pop_sent(changed.key) if isinstance(changed := new or old, Service) else None
+        changed = new or old
+        sent = self.pending.pop_sent(changed.key) if isinstance(changed, Service) else None
         if self._enqueue is not None:
             self.snapshot.ledger.cooldown.start(self._now())  # before a freed address can be assigned again
             for key in enqueue.of(self.snapshot, old, new, sent=sent):
@@ -184,8 +185,9 @@ def selector(followed: Iterable[str]) -> str:
     """
     The label selector of the EndpointSlices that are read: the API server's, and those of the Services *followed*.
 
-    A cluster has thousands of others, and each change of a pod's readiness changes one. Selectors know names alone, so
-    slices of Services of the same name in other namespaces come along. If there are too many names for a URL, all come.
+    A cluster has thousands of others, and each change of a pod's readiness changes one. A selector contains only names,
+    so it also matches Services of these names in other namespaces. If there are too many names for a URL, it matches
+    all.
     """
     wanted = sorted({key.rpartition("/")[2] for key in (names.API_SERVER_SERVICE, *followed)})
     if len(wanted) > _MOST_NAMES:
@@ -205,5 +207,5 @@ def _failures(client: Client) -> Informer[Owned]:
 
 
 def _by_name(client: Client, resource: Resource[Any], name: str) -> Informer[OperatorObject]:
-    """A cache of the objects of one name, in any namespace: RBAC can grant that much and no more."""
+    """A cache of the objects with the name *name*, in any namespace: the RBAC role grants this name only."""
     return Informer(client, resource, fields=f"metadata.name={name}")

@@ -14,7 +14,7 @@ from kavip.admission.verdict import AdmissionWarning
 from kavip.api.address import read_address
 from kavip.api.group import KeepalivedGroup
 from kavip.api.refusal import Refusal
-from kavip.api.scheduling import fields_of
+from kavip.api.scheduling import placement_fields
 from kavip.names import Reason
 from kavip.vrrp import groups as spec_rules
 from kavip.vrrp import routerids
@@ -134,7 +134,7 @@ def members_lose_default_group(group: KeepalivedGroup, context: GroupContext) ->
 def nodes_are_selected(group: KeepalivedGroup, context: GroupContext) -> Findings:
     """The selector matches a node, if the nodes are known."""
     if context.snapshot.nodes and not context.snapshot.group_nodes(group):
-        yield AdmissionWarning("selects no node; no VIP of this group will answer", fields_of(group.spec))
+        yield AdmissionWarning("selects no node; no VIP of this group will answer", placement_fields(group.spec))
 
 
 def virtual_ips_are_free(group: KeepalivedGroup, context: GroupContext) -> Findings:

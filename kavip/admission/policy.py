@@ -52,4 +52,4 @@ def _service(subject: Service, context: Context[Service]) -> Verdict:
 
 def _is_unseen(old: Service) -> bool:
     """Whether *old* got its external IPs while the mutating webhook was unavailable."""
-    return bool(old.spec.external_ips) and not old.is_marked
+    return bool(old.spec.external_ips) and not old.selects_kavip

@@ -71,7 +71,7 @@ class UsageCounter:
         leaving = own.leaving + sum(each.leaving for each in others)
         return RouterIDUsage(len(blacklist), names.MAX_ROUTER_ID - len(blacklist) - left, where, leaving)
 
-    def groups_with_room(self, service: Service) -> list[str]:
+    def groups_with_free_ids(self, service: Service) -> list[str]:
         """The keys of the first groups that *service* may use and that have room; those with shared instances first."""
         allowed = groups_for(service.metadata.namespace, self._snapshot)
         found: list[str] = []

@@ -26,7 +26,7 @@ GROUP_FIELD: Final = annotation_field(names.GROUP_ANNOTATION)
 SPREAD_FIELD: Final = annotation_field(names.SPREAD_ANNOTATION)
 _CLASS_FIELD: Final = "spec.loadBalancerClass"
 _POLICY_FIELD: Final = "spec.externalTrafficPolicy"
-_MAX_KEYS: Final = 16  # the API server passes on 4 KiB of warnings
+_MAX_KEYS: Final = 16  # annotations with a warning each: the API server passes on at most 4 KiB of warnings
 
 ServiceContext = Context[Service]
 
@@ -50,7 +50,7 @@ def group_exists(service: Service, context: ServiceContext) -> Findings:
     is_outside = key in context.snapshot.outside
     missing = "is in a namespace whose groups kavip ignores (groupNamespaces)" if is_outside else "does not exist"
     similar = nearest_key(key, groups)
-    hint = f'did you mean "{similar}"?' if similar else _choice(service, context)
+    hint = f'did you mean "{similar}"?' if similar else _groups_to_choose(service, context)
     message = f'group "{key}" {missing}; {hint}'
     if context.options.allow_missing_group == "warn":
         yield AdmissionWarning(f"{message}; the Service waits for it", GROUP_FIELD)
@@ -61,10 +61,10 @@ def group_exists(service: Service, context: ServiceContext) -> Findings:
 
 
 def default_group_exists(service: Service, context: ServiceContext) -> Findings:
-    """A Service with kavip's class and without the annotation belongs to the default group; there is one."""
+    """There is a default group for a Service that has kavip's class and no group annotation."""
     if service.declared_group or context.snapshot.default_group is not None:
         return
-    choice = _choice(service, context)
+    choice = _groups_to_choose(service, context)
     message = f'"{names.LOAD_BALANCER_CLASS}": there is no default group; set {names.GROUP_ANNOTATION}; {choice}'
     if context.options.allow_missing_group == "warn":
         yield AdmissionWarning(f"{message}; the Service waits for one", _CLASS_FIELD)
@@ -76,7 +76,7 @@ def group_is_not_being_deleted(service: Service, context: ServiceContext) -> Fin
     """The group is not being deleted."""
     group = _group(context)
     if group is not None and group.metadata.deletion_timestamp:
-        message = f'group "{group.key}" is being deleted; choose another; {_choice(service, context)}'
+        message = f'group "{group.key}" is being deleted; choose another; {_groups_to_choose(service, context)}'
         yield Refusal(Reason.GROUP_NOT_FOUND, message, GROUP_FIELD)
 
 
@@ -86,7 +86,7 @@ def namespace_is_allowed(service: Service, context: ServiceContext) -> Findings:
     if group is not None and not context.snapshot.allows(group, namespace):
         message = (
             f'group "{group.key}" does not serve namespace {namespace} (spec.allowedNamespaces); '
-            f"label the namespace, or choose another group; {_choice(service, context)}"
+            f"label the namespace, or choose another group; {_groups_to_choose(service, context)}"
         )
         yield Refusal(Reason.NAMESPACE_NOT_ALLOWED, message, GROUP_FIELD)
 
@@ -119,9 +119,11 @@ def router_ids_are_available(service: Service, context: ServiceContext) -> Findi
     usage = counter.usage(group)
     if needed > usage.left:
         left = counted(max(usage.left, 0), "virtual router ID")
-        others = counter.groups_with_room(service)
+        others = counter.groups_with_free_ids(service)
         remedy = f"choose a group with free IDs ({listed(others)})" if others else "create a group on another segment"
-        shared = "" if group.is_shared else ", or set spec.instances.mode: Shared in the group, so that Services share"
+        shared = (
+            "" if group.is_shared else ", or set spec.instances.mode: Shared in the group, so that Services share IDs"
+        )
         message = f'group "{group.key}" has {left} left, this Service needs {needed}: {usage}; {remedy}{shared}'
         yield Refusal(Reason.ROUTER_IDS_EXHAUSTED, message, GROUP_FIELD)
 
@@ -138,7 +140,7 @@ def local_policy_is_supported(service: Service, context: ServiceContext) -> Find
 
 
 def vip_count_is_within_limit(service: Service, _: ServiceContext) -> Findings:
-    """External IPs and assigned addresses together are not more VIPs than a Service may have."""
+    """External IPs and assigned addresses together do not exceed the number of VIPs that a Service may have."""
     if len(service.spec.external_ips or ()) + len(FAMILIES) <= names.MAX_VIPS:
         return
     count = routerids.expected_addresses(service)
@@ -158,7 +160,7 @@ def annotations_are_known(service: Service, _: ServiceContext) -> Findings:
     """
     Keys under ``kavip.io/`` and ``keepalived-operator.redhat-cop.io/`` are known, and their values are not empty.
 
-    A key of another load balancer has kavip's equivalent beside it.
+    A Service with an annotation of another load balancer also has the corresponding annotation of kavip.
     """
     yield from map(AdmissionWarning, annotations.remarks(service.metadata.annotations))
 
@@ -201,7 +203,7 @@ def _is_reference(text: str) -> bool:
     return True
 
 
-def _choice(service: Service, context: ServiceContext) -> str:
+def _groups_to_choose(service: Service, context: ServiceContext) -> str:
     """The groups that serve the namespace of *service*."""
     found = [group.key for group in routeridusage.groups_for(service.metadata.namespace, context.snapshot)]
     return f"groups: {listed(found, most=5)}" if found else "no group serves this namespace, create one"
@@ -211,20 +213,20 @@ def _group(context: ServiceContext) -> KeepalivedGroup | None:
     return context.snapshot.groups.get(context.group)
 
 
-def _group_choice(service: Service, _: str) -> object:
+def _group_fields(service: Service, _: str) -> object:
     return service.declared_group, service.spec.load_balancer_class
 
 
 def _router_id_needs(service: Service, field: str) -> object:
-    return _group_choice(service, field), routerids.needed(service), service.is_local
+    return _group_fields(service, field), routerids.needed(service), service.is_local
 
 
 def _traffic_policy(service: Service, field: str) -> object:
-    return _group_choice(service, field), service.is_local
+    return _group_fields(service, field), service.is_local
 
 
 def _verbatim(service: Service, field: str) -> object:
-    return _group_choice(service, field), service.metadata.annotation(names.VERBATIM_ANNOTATION)
+    return _group_fields(service, field), service.metadata.annotation(names.VERBATIM_ANNOTATION)
 
 
 def _vips(service: Service, _: str) -> object:
@@ -240,11 +242,11 @@ def _annotation(key: str) -> Callable[[Service, str], object]:
 
 
 CHAIN: Final[tuple[Rule[Service], ...]] = (
-    Rule(group_reference_is_valid, reads=_group_choice),
-    Rule(group_exists, reads=_group_choice),
-    Rule(default_group_exists, reads=_group_choice),
-    Rule(group_is_not_being_deleted, reads=_group_choice),
-    Rule(namespace_is_allowed, reads=_group_choice),
+    Rule(group_reference_is_valid, reads=_group_fields),
+    Rule(group_exists, reads=_group_fields),
+    Rule(default_group_exists, reads=_group_fields),
+    Rule(group_is_not_being_deleted, reads=_group_fields),
+    Rule(namespace_is_allowed, reads=_group_fields),
     Rule(spread_is_boolean, reads=_annotation(names.SPREAD_ANNOTATION)),
     Rule(verbatim_config_is_safe, reads=_verbatim),
     Rule(router_ids_are_available, reads=_router_id_needs),
@@ -257,7 +259,7 @@ CHAIN: Final[tuple[Rule[Service], ...]] = (
 )
 UNMANAGED: Final[tuple[Rule[Service], ...]] = (
     Rule(externalips.unmanaged_external_ips_are_allowed, reads=externalips.external_ips),
-    Rule(class_is_known, reads=_group_choice),
+    Rule(class_is_known, reads=_group_fields),
     Rule(service_is_managed, reads=_annotations),
 )
 """For a Service that kavip does not manage."""

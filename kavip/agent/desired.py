@@ -19,12 +19,12 @@ class DesiredConfig:
     """
     Reads the mount of one group; *now* is the wall clock.
 
-    *new_password*: since when another password is mounted than the one that runs, or "".
+    *new_password_since*: when the mounted password first differed from the running one; "" while they are equal.
     """
 
     def __init__(self, config_dir: Path, passwords: PasswordFiles, *, now: Callable[[], float]) -> None:
         self.joining = JoiningPod(time.monotonic, now)
-        self.new_password = ""
+        self.new_password_since = ""
         self._config_dir, self._passwords, self._now = config_dir, passwords, now
         self._timer = SwitchTimer(now, time.monotonic)
 
@@ -37,15 +37,15 @@ class DesiredConfig:
         if is_renewed(mounted, installed) or self.joining.is_held_back:
             self._record_new_password()
         else:
-            self.new_password = ""
+            self.new_password_since = ""
         return config_to_run(mounted, left, installed), left
 
     def hold_back(self, mounted: MountedConfig) -> MountedConfig:
-        """*mounted*, or nothing instead while this pod must not take part with its password."""
-        if not self.joining.review(mounted):
+        """*mounted*; marked as held, so that nothing runs, while this pod must not use its password."""
+        if not self.joining.update(mounted):
             return mounted
         self._record_new_password()
         return replace(mounted, held=self.joining.problem)
 
     def _record_new_password(self) -> None:
-        self.new_password = self.new_password or timestamp(self._now())
+        self.new_password_since = self.new_password_since or timestamp(self._now())

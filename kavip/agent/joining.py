@@ -1,10 +1,12 @@
 """
-Whether a pod that has just started has the password that the other nodes run.
+Whether a pod that has just started has the password that the other nodes use.
 
-It knows only the mounted one. While a password is replaced in place, the others run the previous one until all switch
-at one instant. A pod that starts meanwhile would accept no advert, and become a second master. But before it can become
-master, which takes three intervals, keepalived counts the others' adverts as unauthenticated. If it accepts none beside
-them, the pod runs nothing until all switch; for a limited time, because the adverts may come from another router.
+The pod knows only the mounted password. While a password is replaced in place, the other nodes use the previous one
+until all switch at one instant. A pod that starts in this time would accept no advert and become a second master.
+
+It becomes master after three intervals at the earliest. Until then its keepalived counts the adverts of the others as
+unauthenticated. If it accepts no other advert, the pod runs nothing until all switch. It does so for a limited time,
+because the adverts may come from another router.
 """
 
 import re
@@ -23,13 +25,17 @@ _REJECTED: Final = (
     "password: the other nodes use another one than the Secret holds; no VIP runs here until all switch, at most until "
     "{}; if the adverts are another router's, see blacklistRouterIDs"
 )
-"""A controller passes on 200 characters."""
+"""At most 200 characters, because a controller cuts the message there."""
 PAUSE: Final = 0.3
-"""Seconds between two looks at keepalived's counters."""
+"""Seconds between two reads of keepalived's counters."""
 WAIT: Final = 240.0
-"""Seconds for which the node runs nothing, at most: nodes wait half as long for a new password before they switch."""
+"""
+The longest time in seconds for which the node runs nothing.
 
-_ELECTION: Final = 5  # intervals within which an advert of every other master has come
+Nodes wait half as long for a new password before they switch.
+"""
+
+_ELECTION: Final = 5  # intervals in which every other master has sent an advert
 _INTERVAL: Final = re.compile(r"^    advert_int (\S+)$", re.MULTILINE)
 _RANKED: Final = re.compile(r"^    @(\S+) priority ", re.MULTILINE)
 _AUTHENTICATED: Final = "\n    authentication {"
@@ -38,7 +44,7 @@ _SOURCE: Final = re.compile(r"^    unicast_src_ip (\S+)$", re.MULTILINE)
 
 class JoiningPod:
     """
-    The decision of a pod that has just started; one that ran before knows the password.
+    Decides whether a pod that has just started may use its password; a pod that ran before may.
 
     *clock* is the monotonic clock, *now* the wall clock.
     """
@@ -47,7 +53,7 @@ class JoiningPod:
         self._clock, self._now = clock, now
         self._until: float | None = None  # end of listening or of holding back; None: neither
         self._rejected = ""  # the password with which no advert was accepted
-        self._ends = 0.0  # of holding back, by the wall clock
+        self._held_until = 0.0  # the end of holding back, by the wall clock
 
     @property
     def is_listening(self) -> bool:
@@ -62,7 +68,7 @@ class JoiningPod:
     @property
     def problem(self) -> NodeProblem:
         """Why the node runs nothing, and until when."""
-        return NodeProblem(ProblemCode.PASSWORD_NOT_ACCEPTED, _REJECTED.format(timestamp(self._ends)))
+        return NodeProblem(ProblemCode.PASSWORD_NOT_ACCEPTED, _REJECTED.format(timestamp(self._held_until)))
 
     def start(self, good: LocalizedConfig | None) -> None:
         """Start to listen unless *good*, the configuration that ran last, has a password."""
@@ -73,25 +79,25 @@ class JoiningPod:
         self._until = None
 
     def observe(self, installed: LocalizedConfig, dump: Dump) -> None:
-        """Decide by the counters in *dump* of a keepalived that runs *installed*."""
+        """Decide from the counters in *dump*; keepalived runs *installed*."""
         password, now = running_password(installed), self._clock()
         authenticated = [each for each in split(installed.text) if _AUTHENTICATED in each.text]
-        concerned = {each.name for each in authenticated if _sources(each) != [str(NO_SOURCE[4])]}
-        if authenticated and not concerned:
-            return  # the node joins: no advert comes before the others know it
+        with_peers = {each.name for each in authenticated if _sources(each) != [str(NO_SOURCE[4])]}
+        if authenticated and not with_peers:
+            return  # the node is new: the others send it no advert before it is one of their peers
         if self._until == inf:
             slowest = max(map(float, _INTERVAL.findall(installed.text)), default=0.0)
             self._until = now + _ELECTION * slowest
-        counts = [each.stats for each in dump if each.data.iname in concerned]
+        counts = [each.stats for each in dump if each.data.iname in with_peers]
         if any(each.advert_rcvd for each in counts):
             self._until = None
         elif any(each.unauthenticated for each in counts):
-            self._rejected, self._until, self._ends = password, now + WAIT, self._now() + WAIT
+            self._rejected, self._until, self._held_until = password, now + WAIT, self._now() + WAIT
         elif self._until is not None and now > self._until:
             self._until = None
 
-    def review(self, mounted: MountedConfig) -> bool:
-        """End or restart a hold by what is *mounted* now; return whether the node must run nothing instead of it."""
+    def update(self, mounted: MountedConfig) -> bool:
+        """End or restart the hold if *mounted* requires it; return whether the node must run nothing."""
         if not self._rejected:
             return False
         is_alone = mounted.is_static or len(set(_RANKED.findall(mounted.text))) < 2  # no other node to switch with
@@ -103,5 +109,5 @@ class JoiningPod:
 
 
 def _sources(block: Block) -> list[str]:
-    """The source addresses of an instance; NO_SOURCE's, alone, is that of a node that the others do not know yet."""
+    """The source addresses of an instance; only NO_SOURCE if this node is not a peer of the others yet."""
     return _SOURCE.findall(block.text)

@@ -43,16 +43,16 @@ _MALLOC: Final = {-8: 1, -3: 64 << 10, -1: 64 << 10}
 M_ARENA_MAX, M_MMAP_THRESHOLD, M_TRIM_THRESHOLD of mallopt(3): one heap a thread, and buffers of dumps that stay in a
 heap, would cost megabytes.
 """
-_REBIND: Final = 2.0
-"""Seconds until the next attempt to bind: the address may be added later, another group may use the port."""
+_RETRY: Final = 2.0
+"""Seconds until the next attempt: to bind, as the address may be added later, or to lock the run directory."""
 
 _NODE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 PREFIX: Final = f"{names.ENV_PREFIX}_AGENT"
 log = structlog.get_logger()
 
 
-def shown(name: str) -> str:
-    """The name of a setting in messages: flag and variable."""
+def setting_name(name: str) -> str:
+    """The name of a setting for messages: flag and variable."""
     return flag_and_variable(name, prefix=PREFIX)
 
 
@@ -76,14 +76,16 @@ class AgentSettings:
     keepalived: str = setting("/usr/sbin/keepalived", "the keepalived program that tests configurations")
     port: int = setting(names.AGENT_PORT, "port of /metrics, /state, /livez and /readyz")
     allowed_cidrs: str = setting(
-        "", "comma-separated CIDRs of clients that are allowed; the node itself always is; empty: all"
+        "", "comma-separated CIDRs of clients that are allowed; the node itself is always allowed; empty: all"
     )
     metrics: str = setting(
-        Exporter.GEN2BRAIN.value, "the exporter whose names keepalived's metrics have", choices=tuple(Exporter)
+        Exporter.GEN2BRAIN.value,
+        "the exporter that determines the names of keepalived's metrics",
+        choices=tuple(Exporter),
     )
     poll_milliseconds: int = setting(
         5000,
-        "milliseconds between two looks at the mount if the kernel reports no change",
+        "milliseconds between two reads of the mount if the kernel reports no change",
         minimum=10,
     )
     once: bool = setting(False, "write the first configuration and exit (the init container)")
@@ -97,10 +99,10 @@ class AgentSettings:
         for each in fields(self):
             _check(each.name, getattr(self, each.name), each.metadata["choices"], minimum=each.metadata["minimum"])
         if not _NODE.fullmatch(self.node_name):
-            raise SettingsError(f"{shown('node_name')}: {self.node_name!r}: want the name of a node")
+            raise SettingsError(f"{setting_name('node_name')}: {self.node_name!r}: want the name of a node")
         if not 0 < self.port <= 65535:
-            raise SettingsError(f"{shown('port')}: {self.port!r}: want a port, 1 to 65535")
-        _ = self.address, self.networks
+            raise SettingsError(f"{setting_name('port')}: {self.port!r}: want a port, 1 to 65535")
+        _ = self.address, self.networks  # both raise for an invalid value
 
     @property
     def address(self) -> Address | None:
@@ -108,7 +110,7 @@ class AgentSettings:
         try:
             return parse_address(self.node_ip) if self.node_ip else None
         except BadInput as error:
-            raise SettingsError(f"{shown('node_ip')}: {error}") from None
+            raise SettingsError(f"{setting_name('node_ip')}: {error}") from None
 
     @property
     def passwords(self) -> PasswordFiles:
@@ -123,7 +125,7 @@ class AgentSettings:
         try:
             given = [ip_network(item) for item in items]
         except ValueError as error:
-            raise SettingsError(f"{shown('allowed_cidrs')}: {error}") from None
+            raise SettingsError(f"{setting_name('allowed_cidrs')}: {error}") from None
         # kubelet probes a pod on the host network from the node's own address
         return (*given, ip_network(self.node_ip)) if given and self.node_ip else tuple(given)
 
@@ -137,7 +139,7 @@ async def main_async(settings: AgentSettings) -> int:
     loop.set_default_executor(ThreadPoolExecutor(_THREADS))
     run_directory = RunDirectory(Path(settings.run_dir))
     if not await asyncio.to_thread(run_directory.path.is_dir):
-        raise SettingsError(f"{shown('run_dir')}: {settings.run_dir!r}: want a directory that exists")
+        raise SettingsError(f"{setting_name('run_dir')}: {settings.run_dir!r}: want a directory that exists")
     reconciler = Reconciler(
         node=settings.node_name,
         node_ip=settings.address,
@@ -164,7 +166,7 @@ async def main_async(settings: AgentSettings) -> int:
         mounts, run_directory.path, is_relevant=reconciler.is_relevant, network_changed=reconciler.network_changed
     )
     gc.collect()
-    gc.freeze()  # the objects so far stay for ever; to scan them again and again would double the cost of an answer
+    gc.freeze()  # these objects stay for ever; scanning them again and again would double the cost of an answer
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(_reconcile(reconciler, watcher, longest=settings.poll_milliseconds / 1000)),
@@ -188,7 +190,7 @@ async def _wait_for_claim(run_directory: RunDirectory, stopped: asyncio.Event) -
     log.error("run directory in use by another agent")
     while not await asyncio.to_thread(run_directory.claim):
         try:
-            async with asyncio.timeout(_REBIND):
+            async with asyncio.timeout(_RETRY):
                 await stopped.wait()
             return False
         except TimeoutError:
@@ -197,7 +199,11 @@ async def _wait_for_claim(run_directory: RunDirectory, stopped: asyncio.Event) -
 
 
 def node_environment(node_ip: str, environment: Mapping[str, str]) -> NodeEndpoints:
-    """The Service ``kubernetes`` by the variables that kubelet sets in every container, also without service links."""
+    """
+    The address of the Service ``kubernetes``, from variables that kubelet sets in every container.
+
+    kubelet sets them also with ``enableServiceLinks: false``.
+    """
     port = environment.get("KUBERNETES_SERVICE_PORT", "")
     host = environment.get("KUBERNETES_SERVICE_HOST", "")
     return NodeEndpoints(node_ip, host, int(port)) if host and port.isdecimal() else NodeEndpoints(node_ip)
@@ -217,9 +223,9 @@ def pages(reconciler: Reconciler, style: Exporter) -> dict[str, Page]:
         return _probe("" if await reconciler.dump() is not None else "keepalived does not answer")
 
     async def ready() -> PageContent:
-        # Any configuration will do, not only the wanted one: a roll-out replaces all pods that are not ready at once,
-        # on all nodes, and the configurations that they keep running would be lost. A new pod keeps none, so that the
-        # roll-out stops at it.
+        # Any configuration will do, not only the wanted one. A roll-out replaces all unready pods on all nodes
+        # together, and the configurations that they still run would be lost. A new pod has none, so the roll-out stops
+        # at it.
         return _probe(_not_ready(reconciler.status))
 
     return {names.STATE_PATH: state, names.METRICS_PATH: metrics, names.LIVE_PATH: live, names.READY_PATH: ready}
@@ -245,7 +251,7 @@ async def _reconcile(reconciler: Reconciler, watcher: Watcher, *, longest: float
             try:
                 pause = await reconciler.step()
                 await watcher.watch_daemon(reconciler.daemon)
-            except Exception:  # the edge: keepalived runs on
+            except Exception:  # the edge: keepalived continues
                 log.exception("step failed")
                 reconciler.record_failed_step()
                 await asyncio.sleep(1)
@@ -262,11 +268,11 @@ async def _listen(server: AgentServer, settings: AgentSettings) -> None:
                 await asyncio.Event().wait()
         except OSError as error:
             log.error("cannot listen", host=settings.node_ip, port=settings.port, reason=error.strerror)
-            await asyncio.sleep(_REBIND)
+            await asyncio.sleep(_RETRY)
 
 
 def _check(name: str, value: object, choices: tuple[str, ...], *, minimum: int) -> None:
     if choices and value not in choices:
-        raise SettingsError(f"{shown(name)}: {value!r}: want one of {', '.join(choices)}")
+        raise SettingsError(f"{setting_name(name)}: {value!r}: want one of {', '.join(choices)}")
     if isinstance(value, int) and value < minimum:
-        raise SettingsError(f"{shown(name)}: {value!r}: want at least {minimum}")
+        raise SettingsError(f"{setting_name(name)}: {value!r}: want at least {minimum}")

@@ -137,11 +137,11 @@ def _address(message: Any, links: dict[int, str]) -> InterfaceAddress | None:
         return None
     virtual_ip = VirtualIP(address, message["prefixlen"], links.get(message["index"], ""))
     flags = int(message.get("IFA_FLAGS") or message["flags"])
-    doubt = _doubt(flags) if address.family == 6 else ""
-    return InterfaceAddress(virtual_ip, _looks_added(virtual_ip, flags=flags), doubt)
+    why_unused = _why_unused(flags) if address.family == 6 else ""
+    return InterfaceAddress(virtual_ip, _looks_added(virtual_ip, flags=flags), why_unused)
 
 
-def _doubt(flags: int) -> str:
+def _why_unused(flags: int) -> str:
     """Why the kernel does not send from an IPv6 address with these *flags*; "" if it does."""
     if flags & _DADFAILED:
         return "is also an address of another machine (dadfailed): give one of the two another address"

@@ -1,7 +1,7 @@
 """
 Makes a mounted configuration ready for keepalived: localises it, tests it, excludes faulty instances.
 
-Everything here blocks, and runs in a thread: 20,000 VIPs take more than 100 ms, in which kubelet's probes want answers.
+Everything here blocks, and runs in a thread: 20,000 VIPs take more than 100 ms, and kubelet's probes must not wait.
 """
 
 import time
@@ -37,7 +37,7 @@ class Preparation:
             each.retest()
 
     def prepare(self, mounted: MountedConfig | RefusedConfig, facts: NodeFacts) -> Outcome:
-        """What this node runs of *mounted*, or why it is refused."""
+        """The configuration that this node runs for *mounted*, or why it is refused."""
         is_next = isinstance(mounted, MountedConfig) and mounted.is_next
         return self._prepare(mounted, facts, self._next if is_next else self._current)
 
@@ -48,8 +48,8 @@ class Preparation:
             return outcome.problem
         if problem := new_source_problem(outcome, self._reloader.good, facts):
             return problem
-        fresh = next((each for each in outcome.excluded if each.name not in excluded), None)
-        return fresh.fault.of_instance(fresh.name) if fresh else None
+        newly_excluded = next((each for each in outcome.excluded if each.name not in excluded), None)
+        return newly_excluded.fault.of_instance(newly_excluded.name) if newly_excluded else None
 
     def _prepare(self, mounted: MountedConfig | RefusedConfig, facts: NodeFacts, bisector: Bisector) -> Outcome:
         if isinstance(mounted, RefusedConfig):

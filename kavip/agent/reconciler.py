@@ -90,7 +90,7 @@ class Reconciler:
         return replace(
             status,
             now=timestamp(self._now()) if status.prepared or status.next_refused else "",
-            new_password=self._desired.new_password,
+            new_password_since=self._desired.new_password_since,
             config_hash=self._reloader.config_hash,
             reloads=self._reloader.reloads,
             failed_reloads=self._reloader.failed_reloads,

@@ -37,10 +37,10 @@ class StatusReporter:
         notes: Iterable[NodeProblem | None],
     ) -> None:
         """
-        Record what became of *mounted*.
+        Record the *outcome* of *mounted*.
 
-        *failure*: why keepalived did not run it when it was last tried; it is over when a dump shows the configuration.
-        *notes* are further problems of the node.
+        *failure*: why keepalived did not run the configuration at the last attempt; it is None again after a dump has
+        shown the configuration. *notes* are further problems of the node.
         """
         held = mounted.held if isinstance(mounted, MountedConfig) else None
         refused = held or (outcome.problem if isinstance(outcome, RefusedConfig) else failure)
@@ -77,7 +77,7 @@ class StatusReporter:
 
     def _record_excluded(self, outcome: Outcome) -> None:
         if isinstance(outcome, RefusedConfig) and not outcome.excluded:
-            return  # the configuration that runs excludes what it did
+            return  # the running configuration excludes the same instances as before
         for each in outcome.excluded:
             if each not in self.status.excluded:
                 log.error(

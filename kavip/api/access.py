@@ -1,4 +1,4 @@
-"""``authorization.k8s.io/v1``: whether somebody may do something, as the API server answers it."""
+"""``authorization.k8s.io/v1`` SubjectAccessReview: the API server decides whether a user may do something."""
 
 from kavip.api.meta import Metadata, Wire
 
@@ -11,7 +11,7 @@ class AccessStatus(Wire, frozen=True):
 
 
 class SubjectAccessReview(Wire, frozen=True):
-    """A question that is answered at once and stored nowhere."""
+    """A review; the API server answers it in the response and does not store it."""
 
     metadata: Metadata = Metadata()
     status: AccessStatus = AccessStatus()

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from kavip.errors import BadInput
 
 BITS = {4: 32, 6: 128}
-_LONGEST: Final = 128  # characters; an IPv6 address with a zone stays below
+_MAX_LENGTH: Final = 128  # characters; an IPv6 address with a zone stays below
 WANTED: Final = "want one IPv4 or IPv6 address, such as 192.0.2.10 or 2001:db8::10"
 
 
@@ -33,10 +33,10 @@ def parse_address(text: str, field: str = "") -> Address:
     """
     Read one IPv4 or IPv6 address that a user wrote, without prefix length or zone.
 
-    Raises :class:`BadInput` naming *field*, also for IPv4 that is mapped into IPv6: to the kernel that is IPv4.
+    Raises :class:`BadInput` naming *field*. IPv4 that is mapped into IPv6 is refused too: the kernel treats it as IPv4.
     """
-    if len(text) > _LONGEST:  # what ipaddress says of it would repeat it several times
-        raise BadInput(field, text[:_LONGEST], WANTED)
+    if len(text) > _MAX_LENGTH:  # the error of ipaddress would repeat a long text several times
+        raise BadInput(field, text[:_MAX_LENGTH], WANTED)
     try:
         address = ip_address(text)
     except ValueError:
@@ -48,9 +48,9 @@ def parse_address(text: str, field: str = "") -> Address:
     return Address(address.version, int(address))
 
 
-@lru_cache(16384)  # one event asks for the same address half a dozen times, of a Shared group for all of them
+@lru_cache(16384)  # one event reads an address about six times, and in a Shared group all addresses of the group
 def read_address(text: str) -> Address | None:
-    """Read an address that stands somewhere, a status for example, as the kernel does; None where it is none."""
+    """Read an address in an object, for example in a status, as the kernel would; None if *text* is not an address."""
     try:
         address = ip_address(text)
     except ValueError:

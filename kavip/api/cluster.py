@@ -1,4 +1,4 @@
-"""What kavip reads of the cluster around Services: Nodes, Namespaces, Pods, Secrets, ranges, OpenShift's Network."""
+"""Other objects that kavip reads: Nodes, Namespaces, Pods, Secrets, ServiceCIDRs, OpenShift's Network."""
 
 from typing import Final
 
@@ -43,7 +43,7 @@ class NodeStatus(Wire, frozen=True):
 
 
 MAX_NODE_ADDRESSES: Final = 64
-"""What is read of one Node: its kubelet writes them, and whoever has taken it could name every address of a pool."""
+"""At most so many are read from one Node: a compromised node could otherwise list every address of a pool."""
 
 
 class Node(Wire, frozen=True):
@@ -54,23 +54,23 @@ class Node(Wire, frozen=True):
     status: NodeStatus = NodeStatus()
 
     def addresses(self, *types: str) -> tuple[Address, ...]:
-        """The readable ones of its first addresses, if of *types* (``InternalIP``, ``ExternalIP``), in its order."""
+        """The readable addresses of *types* (``InternalIP``, ``ExternalIP``) among the first ones, in their order."""
         first = (self.status.addresses or ())[:MAX_NODE_ADDRESSES]
         found = (read_address(entry.address) for entry in first if entry.type in types)
         return tuple(address for address in found if address)
 
     @property
     def is_ready(self) -> bool:
-        """Whether nothing speaks against it: a node that does not say (in files, for example) counts as ready."""
+        """Whether the Ready condition is True; a node without it, for example from a file, counts as ready."""
         return all(entry.status == "True" for entry in self.status.conditions or () if entry.type == "Ready")
 
     @property
     def host_addresses(self) -> tuple[Address, ...]:
-        """Its InternalIPs; where a cloud provider tells none, its ExternalIPs, as kubelet has it for ``hostIP``."""
+        """Its InternalIPs, or its ExternalIPs if it has no InternalIP: kubelet chooses ``hostIP`` in the same way."""
         return self.addresses("InternalIP") or self.addresses("ExternalIP")
 
     def internal_ip(self, family: int) -> Address | None:
-        """The first InternalIP of *family*, or what stands for it."""
+        """The first of :attr:`host_addresses` that is of *family*; None if there is none."""
         return next((address for address in self.host_addresses if address.family == family), None)
 
 
@@ -118,18 +118,22 @@ class ContainerStatus(Wire, frozen=True):
     restart_count: int = 0
 
     @property
-    def trouble(self) -> str:
-        """Why it does not start, or not for long; "", said alike for as long as it goes on."""
+    def problem(self) -> str:
+        """
+        Why the container does not start or does not stay up; "" if it runs.
+
+        The text stays the same as long as the cause does.
+        """
         reason = self.state.waiting.reason if self.state.waiting else ""
-        if reason in _UNPULLED:  # kubelet tells one after the other, again and again
+        if reason in _PULL_REASONS:  # kubelet alternates between these reasons
             return f"image {self.image} cannot be pulled"
-        if reason in _UNMADE:
+        if reason in _CREATE_REASONS:
             return reason
         ended = self.state.terminated or self.last_state.terminated
         if ended is not None and ended.reason == _OUT_OF_MEMORY:
             return f"container {self.name} needs more memory than its limit (OOMKilled): see spec.resources, LimitRange"
         if ended is not None and ended.exit_code and self.restart_count > 1:
-            return f"container {self.name} ends again and again, with exit code {ended.exit_code}: see its log"
+            return f"container {self.name} exits again and again with exit code {ended.exit_code}: see its log"
         return ""
 
 
@@ -158,21 +162,21 @@ class Pod(Wire, frozen=True):
 
     @property
     def is_ready(self) -> bool:
-        """Whether the Ready condition holds."""
+        """Whether the Ready condition is True."""
         return any(entry.type == "Ready" and entry.status == "True" for entry in self.status.conditions or ())
 
     @property
-    def trouble(self) -> str:
-        """Why it cannot start, where somebody has to do something about it; ""."""
+    def problem(self) -> str:
+        """Why the pod cannot start, if a user must correct something; "" otherwise."""
         for entry in self.status.conditions or ():
             if entry.type == "PodScheduled" and entry.status == "False":
                 return entry.message
         every = [*(self.status.init_container_statuses or ()), *(self.status.container_statuses or ())]
-        return next((each.trouble for each in every if each.trouble), "")
+        return next((each.problem for each in every if each.problem), "")
 
 
-_UNPULLED: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"})
-_UNMADE: Final = frozenset({"CreateContainerConfigError", "CreateContainerError"})
+_PULL_REASONS: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"})
+_CREATE_REASONS: Final = frozenset({"CreateContainerConfigError", "CreateContainerError"})
 _OUT_OF_MEMORY: Final = "OOMKilled"
 
 
@@ -191,7 +195,7 @@ class ExternalIPPolicy(Wire, frozen=True):
 
 
 class ExternalIP(Wire, frozen=True):
-    """``spec.externalIP``; an absent policy is no policy, an empty one admits nothing."""
+    """``spec.externalIP``; an absent policy restricts nothing, an empty policy allows no address."""
 
     policy: ExternalIPPolicy | None = None
     auto_assign_cidrs: list[str] | None = field(name="autoAssignCIDRs", default=None)

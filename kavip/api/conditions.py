@@ -1,5 +1,5 @@
 """
-Conditions as lists merged by type: ours are set, everybody else's are left alone.
+Conditions as lists merged by type: kavip sets its own, and keeps those of other controllers.
 
 ``lastTransitionTime`` changes only when *status* does (Kubernetes API conventions).
 """
@@ -25,20 +25,20 @@ def merged(old: Sequence[Condition] | None, new: Iterable[Condition], *, now: st
     result = {entry.type: entry for entry in old or ()}
     for entry in new:
         before = result.get(entry.type)
-        moved = before is None or before.status != entry.status or not before.last_transition_time
+        is_transition = before is None or before.status != entry.status or not before.last_transition_time
         result[entry.type] = Condition(
             type=entry.type,
             status=entry.status,
             reason=entry.reason,
             message=entry.message,
             observed_generation=entry.observed_generation,
-            last_transition_time=now if moved or before is None else before.last_transition_time,
+            last_transition_time=now if is_transition or before is None else before.last_transition_time,
         )
     return list(result.values())
 
 
 def wire(condition: Condition) -> dict[str, Any]:
-    """*condition* as JSON; ``observedGeneration`` is left out where the API server keeps no generation."""
+    """*condition* as JSON; without ``observedGeneration`` if the object has no generation, as a Service."""
     body: dict[str, Any] = msgspec.to_builtins(condition)
     if not condition.observed_generation:
         del body["observedGeneration"]

@@ -111,7 +111,7 @@ class GroupVirtualIPStatus(Wire, frozen=True):
 
 
 class NodesStatus(Wire, frozen=True, omit_defaults=False):
-    """``status.nodes``: *desired* with a pod, *ready* pods, *current* run the newest configuration."""
+    """``status.nodes``: counts of the nodes that are *desired*, have a *ready* pod, run the *current* configuration."""
 
     desired: int = 0
     ready: int = 0
@@ -150,7 +150,7 @@ class KeepalivedGroup(Wire, frozen=True):
 
     @property
     def segment(self) -> str:
-        """The segment over which VRIDs are unique; a group that names none is one of its own."""
+        """The segment over which VRIDs are unique; a group that names no segment has a segment of its own."""
         return self.spec.segment or f"group:{self.key}"
 
     @property
@@ -161,5 +161,5 @@ class KeepalivedGroup(Wire, frozen=True):
 
     @property
     def is_shared(self) -> bool:
-        """Whether all VIPs of the group live in ``spec.instances.count`` VRRP instances."""
+        """Whether all VIPs of the group share ``spec.instances.count`` VRRP instances."""
         return self.spec.instances.mode == "Shared"

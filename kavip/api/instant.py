@@ -1,10 +1,10 @@
-"""Instants as JSON has them where a second is too long: RFC 3339 in UTC, to the millisecond."""
+"""Timestamps with milliseconds, for which ``metav1.Time`` is too coarse: RFC 3339 in UTC."""
 
 from datetime import UTC, datetime
 
 
 def read_instant(text: str) -> datetime | None:
-    """The instant that *text* names, in UTC where it does not say; None: it names none."""
+    """The instant in *text*, read as UTC if it has no time zone; None if *text* is not an instant."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

@@ -23,7 +23,7 @@ class OwnerReference(Wire, frozen=True):
 
 
 class Metadata(Wire, frozen=True):
-    """The parts of ObjectMeta that kavip reads. Timestamps stay text: RFC 3339 in UTC sorts as it reads."""
+    """The parts of ObjectMeta that kavip reads. Timestamps stay text: RFC 3339 in UTC sorts by time."""
 
     name: str = ""
     namespace: str = ""
@@ -48,7 +48,7 @@ class Metadata(Wire, frozen=True):
         return self.creation_timestamp or "~", self.key
 
     def annotation(self, key: str) -> str:
-        """The annotation *key*, blanks around it removed; "" where it is absent: an empty value counts as absent."""
+        """The annotation *key* without surrounding blanks; "" if it is absent: an empty value counts as absent."""
         return (self.annotations or {}).get(key, "").strip()
 
     def label(self, key: str) -> str:
@@ -82,7 +82,7 @@ class LabelSelector(Wire, frozen=True):
     match_expressions: list[Requirement] | None = None
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
-        """Tell whether *labels* satisfy every term; an unknown operator matches nothing."""
+        """Whether *labels* satisfy every term; an unknown operator matches nothing."""
         labels = labels or {}
         if self.match_labels and not self.match_labels.items() <= labels.items():
             return False
@@ -103,10 +103,10 @@ def _satisfies(term: Requirement, labels: Mapping[str, str]) -> bool:
 
 
 Passthrough = dict[str, Any]
-"""JSON that kavip hands on to the API server, which knows what it means (tolerations, affinity, resources)."""
+"""JSON that kavip passes to the API server without reading it, such as affinity and resources."""
 
 
 class ManagedMetadata(Metadata, frozen=True):
-    """``metadata`` with ``managedFields``, as they came: they are to be written back."""
+    """``metadata`` with ``managedFields``, unchanged, because kavip writes them back."""
 
     managed_fields: list[Passthrough] | None = None

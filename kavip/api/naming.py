@@ -1,8 +1,9 @@
 """
-Names of other objects as users write them: what is wrong with one.
+Validates the names of other objects that users write into a ``spec``.
 
-The API server would say it of the DaemonSet that kavip writes, long after ``kubectl apply``. The rules are those of
-https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ and of a Secret's ``data``.
+Without this, only the API server would refuse such a name, in the DaemonSet that kavip writes: long after ``kubectl
+apply``. The rules are those of https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ and of a
+Secret's ``data``.
 """
 
 import re
@@ -20,19 +21,19 @@ _ANNOTATION: Final = re.compile(rf"((?=[^/]{{1,253}}/){_LABEL}(\.{_LABEL})*/)?[a
 
 
 def check_name(name: str, field: str) -> Iterator[Refusal]:
-    """What is wrong with the *name* of an object; nothing where there is none."""
+    """The refusal of *name* if it is not a valid name of an object; an empty name is not checked."""
     if name and not _NAME.fullmatch(name):
         yield _refuse(field, name, "want the name of an object: up to 253 lower-case letters, digits, '-' or '.'")
 
 
 def check_key(key: str, field: str) -> Iterator[Refusal]:
-    """What is wrong with a *key* of a Secret or ConfigMap; nothing where there is none."""
+    """The refusal of *key* if it is not a valid key of a Secret or ConfigMap; an empty key is not checked."""
     if key and not _KEY.fullmatch(key):
         yield _refuse(field, key, "want a key of its data: up to 253 letters, digits, '-', '_' or '.'")
 
 
 def check_annotations(annotations: Mapping[str, str] | None, field: str) -> Iterator[Refusal]:
-    """What is wrong with the keys of *annotations*, which stand at *field*; the API server minds no upper case."""
+    """The refusals of invalid keys of *annotations* at *field*; upper case is valid, as for the API server."""
     for key in sorted(annotations or ()):
         if not _ANNOTATION.fullmatch(key.lower()):
             yield _refuse(f"{field}[{key}]", key, "want the key of an annotation, such as prometheus.io/scrape")

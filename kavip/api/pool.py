@@ -35,7 +35,7 @@ class Usage(Wire, frozen=True, omit_defaults=False):
 
 
 class Cooling(Wire, frozen=True):
-    """``status.cooling[]``: a freed address that rests *until* (RFC 3339), but not for the *service* that freed it."""
+    """``status.cooling[]``: a freed address that is reserved for *service*, which freed it, *until* then (RFC 3339)."""
 
     address: str
     service: str

@@ -23,8 +23,8 @@ KIND: Final = "AdmissionReview"
 _LARGE: Final = 64 * 1024  # bytes; a smaller object is always evaluated quickly
 _MAX_ANNOTATIONS: Final = 256 * 1024  # bytes; the limit of the API server itself
 _MAX_ENTRIES: Final = 1024  # twice the limit of any field in the CRDs
-_PORTS: Final = "ports"  # of a Service; they cost no time
-ABSENT: Final = (b"", b"null")  # of a raw JSON field
+_PORTS: Final = "ports"  # the ports of a Service cost no time
+ABSENT: Final = (b"", b"null")  # the raw JSON of an absent field
 
 T = TypeVar("T", Service, KeepalivedGroup, VIPPool)
 
@@ -124,7 +124,7 @@ class ReviewResponse(Wire, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Review(Generic[T]):
-    """The input of the policy: *subject* is the object to evaluate; of a DELETE the one to delete."""
+    """The input of the policy: *subject* is the object to evaluate, for a DELETE the deleted object."""
 
     operation: Operation
     subject: T

@@ -1,7 +1,7 @@
 """
-Where the pods of a DaemonSet may be: the rule by which Kubernetes decides it, over labels, node affinity and taints.
+The nodes on which Kubernetes runs the pods of a DaemonSet, from node selector, node affinity, taints and tolerations.
 
-A group's nodes are those on which its DaemonSet runs. Whoever counts others waits for pods that never come.
+A group's nodes are those on which its DaemonSet runs. If kavip counted others, it would wait for pods that never come.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,19 +18,19 @@ NO_SCHEDULE: Final = "NoSchedule"
 NO_EXECUTE: Final = "NoExecute"
 
 _NAME_FIELD: Final = "metadata.name"
-_PRESSURE: Final = "node.kubernetes.io/"
+_NODE_TAINT: Final = "node.kubernetes.io/"
 _ALWAYS_TOLERATED: Final = frozenset(
     {
-        (f"{_PRESSURE}not-ready", NO_EXECUTE),
-        (f"{_PRESSURE}unreachable", NO_EXECUTE),
-        (f"{_PRESSURE}disk-pressure", NO_SCHEDULE),
-        (f"{_PRESSURE}memory-pressure", NO_SCHEDULE),
-        (f"{_PRESSURE}pid-pressure", NO_SCHEDULE),
-        (f"{_PRESSURE}unschedulable", NO_SCHEDULE),
-        (f"{_PRESSURE}network-unavailable", NO_SCHEDULE),
+        (f"{_NODE_TAINT}not-ready", NO_EXECUTE),
+        (f"{_NODE_TAINT}unreachable", NO_EXECUTE),
+        (f"{_NODE_TAINT}disk-pressure", NO_SCHEDULE),
+        (f"{_NODE_TAINT}memory-pressure", NO_SCHEDULE),
+        (f"{_NODE_TAINT}pid-pressure", NO_SCHEDULE),
+        (f"{_NODE_TAINT}unschedulable", NO_SCHEDULE),
+        (f"{_NODE_TAINT}network-unavailable", NO_SCHEDULE),
     }
 )
-"""What the DaemonSet controller lets every pod of hostNetwork tolerate, whatever its template says."""
+"""The taints that the DaemonSet controller lets every pod with hostNetwork tolerate, in addition to its template."""
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class _Toleration(Wire, frozen=True):
     effect: str = ""
 
     def matches(self, taint: Taint) -> bool:
-        """Whether a pod with it stands *taint*; without a key, with operator Exists, every one."""
+        """Whether this toleration covers *taint*; operator Exists without a key covers every taint."""
         if self.effect not in ("", taint.effect) or (self.key or taint.key) != taint.key:
             return False
         is_equal = self.operator in ("", "Equal") and bool(self.key) and self.value == taint.value
@@ -77,37 +77,37 @@ class _Affinity(Wire, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What of a group says where its pods may be; *tolerations* are None where they tolerate every taint."""
+    """The node constraints of a group's pods; *tolerations* are None if the pods tolerate every taint."""
 
     labels: Mapping[str, str]
     tolerations: Sequence[_Toleration] | None
     terms: Sequence[_Term] | None
 
     def admits(self, node: Node) -> bool:
-        """Whether a pod of the group is made for *node*."""
-        return self._fits(node) and self._stands(node, (NO_SCHEDULE, NO_EXECUTE))
+        """Whether Kubernetes creates a pod of the group on *node*."""
+        return self._fits(node) and self._tolerates_taints(node, (NO_SCHEDULE, NO_EXECUTE))
 
     def keeps(self, node: Node) -> bool:
         """Whether a pod that is on *node* stays there."""
-        return self._fits(node) and self._stands(node, (NO_EXECUTE,))
+        return self._fits(node) and self._tolerates_taints(node, (NO_EXECUTE,))
 
     def _fits(self, node: Node) -> bool:
         if not self.labels.items() <= (node.metadata.labels or {}).items():
             return False
         return self.terms is None or any(each.matches(node) for each in self.terms)
 
-    def _stands(self, node: Node, effects: Collection[str]) -> bool:
+    def _tolerates_taints(self, node: Node, effects: Collection[str]) -> bool:
         if self.tolerations is None:
             return True
-        minded = (each for each in node.spec.taints or () if each.effect in effects)
-        return all((each.key, each.effect) in _ALWAYS_TOLERATED or self._tolerates(each) for each in minded)
+        relevant = (each for each in node.spec.taints or () if each.effect in effects)
+        return all((each.key, each.effect) in _ALWAYS_TOLERATED or self._tolerates(each) for each in relevant)
 
     def _tolerates(self, taint: Taint) -> bool:
         return any(each.matches(taint) for each in self.tolerations or ())
 
 
 def placement_of(spec: GroupSpec) -> Placement:
-    """Where the pods of a group may be; what the API server would refuse in them restricts nothing."""
+    """The node constraints in *spec*; a value that the API server would refuse is left out."""
     tolerations, terms = None, None
     if spec.tolerations is not None:
         tolerations = [found for each in spec.tolerations if (found := _read(each, _Toleration))]
@@ -117,16 +117,16 @@ def placement_of(spec: GroupSpec) -> Placement:
     return Placement(spec.node_selector or {}, tolerations, terms)
 
 
-def place_of(spec: GroupSpec) -> object:
-    """What :func:`placement_of` reads, as a key: groups with the same one are on the same nodes."""
+def placement_key(spec: GroupSpec) -> object:
+    """What :func:`placement_of` reads, as a key: groups with equal keys are on the same nodes."""
     labels = frozenset((spec.node_selector or {}).items())
     if spec.tolerations is None and not spec.affinity:
         return labels
     return labels, msgspec.json.encode((spec.tolerations, spec.affinity), order="sorted")
 
 
-def fields_of(spec: GroupSpec) -> str:
-    """The fields of a group that say where its pods may be, for a message; those that say nothing are left out."""
+def placement_fields(spec: GroupSpec) -> str:
+    """The fields that constrain a group's nodes, for a message: ``spec.nodeSelector``, and others if they are set."""
     given = (("spec.affinity", bool(spec.affinity)), ("spec.tolerations", spec.tolerations is not None))
     return " or ".join(["spec.nodeSelector", *(name for name, is_given in given if is_given)])
 

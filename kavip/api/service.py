@@ -76,7 +76,7 @@ class Service(Wire, frozen=True):
 
     @property
     def follows_slices(self) -> bool:
-        """Whether its VIPs are to be where its EndpointSlices say: only LoadBalancers have a port of kube-proxy's."""
+        """Whether its VIPs follow its EndpointSlices; a LoadBalancer has a health port of kube-proxy instead."""
         return self.is_local and not self.is_load_balancer
 
     @property
@@ -87,23 +87,24 @@ class Service(Wire, frozen=True):
 
     @property
     def external_addresses(self) -> tuple[Address, ...]:
-        """The readable ones of the first ``spec.externalIPs``, in their order."""
+        """The readable addresses among the first ``spec.externalIPs``, in their order."""
         first = (self.spec.external_ips or ())[: names.MAX_EXTERNAL_IPS]
         return tuple(dict.fromkeys(filter(None, map(read_address, first))))
 
     @property
-    def is_marked(self) -> bool:
-        """Whether it says itself that it is kavip's: about others the validating webhook is not asked."""
+    def selects_kavip(self) -> bool:
+        """Whether its own annotation or class selects kavip, so that the webhook validates its external IPs."""
         return bool(self.declared_group) or self.spec.load_balancer_class == names.LOAD_BALANCER_CLASS
 
     @property
-    def judged_addresses(self) -> tuple[Address, ...]:
+    def validated_external_ips(self) -> tuple[Address, ...]:
         """
-        The ``spec.externalIPs`` that admission has judged.
+        The ``spec.externalIPs`` that admission has validated.
 
-        None where only a default group makes it kavip's, and none while it is deleted: then nobody is asked any more.
+        Empty if only the default group makes kavip manage the Service, and while the Service is being deleted: the
+        webhook does not validate the external IPs then.
         """
-        return self.external_addresses if self.is_marked and not self.metadata.deletion_timestamp else ()
+        return self.external_addresses if self.selects_kavip and not self.metadata.deletion_timestamp else ()
 
     @property
     def virtual_ips(self) -> tuple[Address, ...]:

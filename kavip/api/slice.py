@@ -1,4 +1,4 @@
-"""``discovery.k8s.io/v1`` EndpointSlice: who stands behind a Service."""
+"""``discovery.k8s.io/v1`` EndpointSlice: endpoints of a Service."""
 
 from kavip.api.address import Address, read_address
 from kavip.api.event import ObjectReference
@@ -7,7 +7,7 @@ from kavip.names import SERVICE_NAME_LABEL
 
 
 class EndpointConditions(Wire, frozen=True):
-    """``conditions``; what is not said is meant as Kubernetes means it."""
+    """``conditions``; an absent value has the meaning that Kubernetes gives it."""
 
     ready: bool | None = None
     serving: bool | None = None
@@ -15,7 +15,7 @@ class EndpointConditions(Wire, frozen=True):
 
 
 class Endpoint(Wire, frozen=True):
-    """``endpoints[]``; *target_ref* is empty where nobody knows whose address it is, *node_name* where no node's."""
+    """``endpoints[]``; *target_ref* is empty if no object is known for the address, *node_name* if no node is."""
 
     addresses: list[str] | None = None
     conditions: EndpointConditions = EndpointConditions()
@@ -24,12 +24,12 @@ class Endpoint(Wire, frozen=True):
 
     @property
     def is_ready(self) -> bool:
-        """Whether new connections are its to take."""
+        """Whether it takes new connections; without the condition it counts as ready."""
         return self.conditions.ready is not False
 
     @property
     def is_draining(self) -> bool:
-        """Whether it ends, and takes connections until then where nobody is ready."""
+        """Whether it terminates and still serves; it then takes connections if no endpoint is ready."""
         serving = self.is_ready if self.conditions.serving is None else self.conditions.serving
         return serving and self.conditions.terminating is True
 
@@ -42,22 +42,22 @@ class EndpointSlice(Wire, frozen=True):
 
     @property
     def service(self) -> str:
-        """The key of the Service whose endpoints these are; "" where no label says it."""
+        """The key of the Service that has these endpoints; "" without the label."""
         name = self.metadata.label(SERVICE_NAME_LABEL)
         return f"{self.metadata.namespace}/{name}" if name else ""
 
     @property
     def ready_nodes(self) -> frozenset[str]:
-        """The nodes of those that are ready."""
+        """The nodes with a ready endpoint."""
         return frozenset(each.node_name for each in self.endpoints or () if each.node_name and each.is_ready)
 
     @property
     def draining_nodes(self) -> frozenset[str]:
-        """The nodes of those that end."""
+        """The nodes with a draining endpoint."""
         return frozenset(each.node_name for each in self.endpoints or () if each.node_name and each.is_draining)
 
     @property
     def addresses(self) -> frozenset[Address]:
-        """The readable addresses, of whatever endpoint."""
+        """The readable addresses of all endpoints, ready or not."""
         found = (read_address(text) for each in self.endpoints or () for text in each.addresses or ())
         return frozenset(address for address in found if address)

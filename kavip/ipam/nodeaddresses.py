@@ -81,7 +81,7 @@ def _of(holders: Iterable[Service | KeepalivedGroup], address: Address) -> tuple
 
 
 def _validated(holder: Service | KeepalivedGroup) -> tuple[Address, ...]:
-    return holder.judged_addresses if isinstance(holder, Service) else holder.virtual_ips
+    return holder.validated_external_ips if isinstance(holder, Service) else holder.virtual_ips
 
 
 def _is_assigned(holder: Service | KeepalivedGroup, address: Address) -> bool:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from kavip.api.cluster import Node
 from kavip.api.group import GroupSpec
-from kavip.api.scheduling import place_of, placement_of
+from kavip.api.scheduling import placement_key, placement_of
 
 _MAX_CACHED: Final = 256
 
@@ -36,7 +36,7 @@ class GroupNodesIndex:
 
     def of(self, spec: GroupSpec) -> GroupNodes:
         """The nodes of a group with *spec*."""
-        key = place_of(spec)
+        key = placement_key(spec)
         if (found := self._known.get(key)) is None:
             placement, every = placement_of(spec), [node for _, node in sorted(self._nodes.items())]
             nodes = tuple(filter(placement.admits, every))

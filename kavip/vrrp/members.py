@@ -87,7 +87,7 @@ def member_of(service: Service, group: KeepalivedGroup) -> Member:
     ingress = service.ingress_addresses if service.is_load_balancer else ()
     return Member(
         key=service.key,
-        addresses=served((*ingress, *service.judged_addresses)),
+        addresses=served((*ingress, *service.validated_external_ips)),
         created=service.metadata.creation_timestamp or "",
         spread=service.metadata.annotation(SPREAD_ANNOTATION) == "true",
         local=service.is_local,

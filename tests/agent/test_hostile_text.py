@@ -183,7 +183,7 @@ def test_no_hostile_text_reaches_keepalived(pod: MakePod) -> None:
     protected = mounts.rendered({WEB: WEB_VIP}, **mounts.WITH_PASSWORD)
     passwords.password.write_text(mounts.PASSWORD)
     started(passwords, protected, authentication=True)
-    for text in TEXTS[::3]:  # all go through one pattern, and each takes two looks at the mount
+    for text in TEXTS[::3]:  # all go through one pattern, and each takes two reads of the mount
         passwords.password.write_text(text, encoding="utf-8")
         passwords.wait_until(f"{text!r} is refused", lambda: passwords.state()["refused"].startswith("password: want"))
         assert CANARY not in passwords.logs()

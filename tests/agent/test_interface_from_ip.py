@@ -79,7 +79,7 @@ def test_an_interface_with_a_single_address_is_found_by_its_route(pod: MakePod, 
         node.config.write(text, interfaceFromIP="198.51.100.1")
         node.wait_until("no way leads there", lambda: "198.51.100.1 (interfaceFromIP)" in node.state()["note"])
         host.exec("ip", "route", "add", "198.51.100.1", "via", "192.0.2.1")
-        node.wait_until("a way is not enough", lambda: "a gateway reaches it" in node.state()["note"])
+        node.wait_until("a way is not enough", lambda: "through a gateway" in node.state()["note"])
         host.exec("ip", "address", "add", "192.0.2.99/24", "dev", "eth0")
         master(node, WEB)
         node.wait_until("all is well", lambda: node.state()["note"] == "")

@@ -34,7 +34,7 @@ class Pod:
         """Count adverts; whether the pod is held back."""
         if self.joining.is_listening:
             self.joining.observe(self.installed, dump(**counted))
-        return self.joining.review(MOUNTED)
+        return self.joining.update(MOUNTED)
 
     def listens(self) -> bool:
         """Whether the pod still listens."""
@@ -54,7 +54,7 @@ def test_unauthenticated_adverts_hold_the_pod_back(count: str) -> None:
     assert pod.listens()
     assert pod.hears(ours=Stats(**{count: 1}), sixth=Stats(advert_rcvd=3))
     assert not pod.listens()
-    assert not pod.joining.review(replace(MOUNTED, is_next=True))
+    assert not pod.joining.update(replace(MOUNTED, is_next=True))
     assert not pod.joining.is_held_back
 
 
@@ -62,7 +62,7 @@ def test_a_static_pod_is_not_held_back() -> None:
     """Without a controller there is no switch."""
     pod = Pod()
     assert pod.hears(ours=Stats(auth_failure=1))
-    assert not pod.joining.review(replace(MOUNTED, is_static=True))
+    assert not pod.joining.update(replace(MOUNTED, is_static=True))
 
 
 def test_the_hold_ends_after_a_while() -> None:
@@ -131,7 +131,7 @@ def test_another_password_is_tried() -> None:
     """The Secret was changed back."""
     pod = Pod()
     assert pod.hears(ours=Stats(auth_failure=1))
-    assert not pod.joining.review(replace(MOUNTED, password="old"))
+    assert not pod.joining.update(replace(MOUNTED, password="old"))
     assert pod.joining.is_listening
 
 
@@ -140,7 +140,7 @@ def test_the_only_node_of_a_group_is_not_held_back() -> None:
     alone = mounts.mounted(mounts.rendered({OURS: "192.0.2.200"}, nodes=1, **mounts.WITH_PASSWORD), password="new")
     pod = Pod()
     pod.joining.observe(pod.installed, dump(ours=Stats(auth_failure=1)))
-    assert not pod.joining.review(replace(alone, authentication=True))
+    assert not pod.joining.update(replace(alone, authentication=True))
 
 
 def test_a_pod_that_is_held_back_runs_an_empty_configuration() -> None:

@@ -80,7 +80,7 @@ async def test_an_agent_waits_for_the_one_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ends: bool
 ) -> None:
     """Until that one ends, or it is stopped itself."""
-    monkeypatch.setattr(main, "_REBIND", 0.01)
+    monkeypatch.setattr(main, "_RETRY", 0.01)
     stopped = asyncio.Event()
     with claimed(tmp_path):
         waiting = asyncio.create_task(main._wait_for_claim(RunDirectory(tmp_path), stopped))

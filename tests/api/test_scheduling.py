@@ -6,7 +6,7 @@ import pytest
 
 from kavip.api.cluster import Node
 from kavip.api.group import GroupSpec
-from kavip.api.scheduling import fields_of, place_of, placement_of
+from kavip.api.scheduling import placement_fields, placement_key, placement_of
 from tests.support import build
 
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
@@ -115,9 +115,9 @@ def test_an_excluded_node_is_left_out_by_affinity() -> None:
 def test_groups_of_one_place_share_it() -> None:
     """The key is that of the content; messages name the fields that say something."""
     one, same, other = (GroupSpec(tolerations=[{"key": key}]) for key in ("a", "a", "b"))
-    assert place_of(one) == place_of(same) != place_of(other) != place_of(GroupSpec())
-    assert fields_of(GroupSpec()) == "spec.nodeSelector"
+    assert placement_key(one) == placement_key(same) != placement_key(other) != placement_key(GroupSpec())
+    assert placement_fields(GroupSpec()) == "spec.nodeSelector"
     assert (
-        fields_of(GroupSpec(tolerations=[], affinity={"x": 1}))
+        placement_fields(GroupSpec(tolerations=[], affinity={"x": 1}))
         == "spec.nodeSelector or spec.affinity or spec.tolerations"
     )

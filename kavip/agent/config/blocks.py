@@ -2,7 +2,8 @@
 Splits a configuration into blocks: one for each ``vrrp_instance``, and one for the lines between two of them.
 
 An instance's block begins with an unindented ``vrrp_instance NAME {``. It ends with an unindented ``}``, or before the
-next opening of that kind. Users cannot write an unindented line, so a fault inside a block belongs to its instance.
+next unindented line that opens a block. Users cannot write an unindented line, so a fault inside a block belongs to its
+instance.
 """
 
 import re
@@ -57,5 +58,5 @@ def joined(blocks: Iterable[Block]) -> str:
 
 
 def block_at(blocks: Iterable[Block], number: int) -> Block | None:
-    """The block that holds line *number*."""
+    """The block that holds line *number*; None if there is no such line."""
     return next((each for each in blocks if each.first <= number < each.first + len(each.lines)), None)

@@ -23,12 +23,13 @@ class InterfaceAddress:
     """
     An address on an interface of this node. *added*: it looks as if keepalived had added it.
 
-    *doubt*: why the kernel does not use it yet: duplicate address detection runs, or has found another machine.
+    *why_unused*: why the kernel does not use it yet (duplicate address detection runs, or has found another machine);
+    "" if it does.
     """
 
     virtual_ip: VirtualIP
     added: bool = False
-    doubt: str = ""
+    why_unused: str = ""
 
     @property
     def address(self) -> Address:

@@ -40,7 +40,8 @@ def localize(
     """
     The configuration of this node, or why it is refused.
 
-    A faulty instance is excluded; it is kept as it stands in *good*, the configuration that ran last, if it can be.
+    A faulty instance is replaced by its version in *good*, the configuration that ran last. If that is not possible,
+    the instance is excluded.
     """
     if mounted.held:
         return empty(facts.node)
@@ -85,12 +86,12 @@ def _without_faulty_instances(
 
 
 def _without_instances(mounted: MountedConfig, facts: NodeFacts, why: NodeProblem) -> LocalizedConfig:
-    """A configuration that counts as *mounted* and runs no instance on this node."""
+    """A configuration with the hash of *mounted* and without instances, and the problem *why*."""
     return replace(empty(facts.node, config_hash=mounted.config_hash), notes=(why,))
 
 
 def addresses_of(mounted: MountedConfig, facts: NodeFacts) -> frozenset[VirtualIP]:
-    """Every address that *mounted* would add to an interface, also where it, or an instance of it, is refused."""
+    """Every address that *mounted* would add to an interface, including the addresses of refused instances."""
     interface = _interface_from_ip(mounted, facts) if mounted.interface_from_ip else ""
     return frozenset(each._replace(interface=interface or each.interface) for each in _addresses(mounted.text))
 
@@ -102,7 +103,7 @@ def _addresses(text: str) -> Iterator[VirtualIP]:
 
 
 def _interface_from_ip(mounted: MountedConfig, facts: NodeFacts) -> str:
-    """The interface of this node that ``interfaceFromIP`` means; "" if none fits."""
+    """The interface of this node that ``interfaceFromIP`` selects; "" if none fits."""
     return interface_of(mounted.interface_from_ip, facts, (each.address for each in _addresses(mounted.text)))
 
 
@@ -110,8 +111,8 @@ def _no_interface(mounted: MountedConfig, facts: NodeFacts) -> NodeProblem:
     message = f"no interface of node {facts.node} is in the subnet of {mounted.interface_from_ip} (interfaceFromIP)"
     if facts.route is not None and not facts.route.direct and facts.route.interface:
         message += (
-            f", and {facts.route.interface}, from which a gateway reaches it, is in the subnet of no VIP: "
-            "name an address of the network that the VIPs are in"
+            f", and {facts.route.interface}, which reaches it through a gateway, is in the subnet of no VIP: "
+            "set interfaceFromIP to an address in the network of the VIPs"
         )
     return NodeProblem(ProblemCode.INTERFACE_MISSING, message)
 
@@ -125,8 +126,8 @@ def empty(node: str, *, config_hash: str = "") -> LocalizedConfig:
     return LocalizedConfig(text, config_hash, Configuration())
 
 
-def recalled(text: str) -> LocalizedConfig | None:
-    """The configuration that was localised to *text* earlier; None where *text* is not one."""
+def read_localized(text: str) -> LocalizedConfig | None:
+    """Read *text*, which an earlier :func:`localize` made; None if *text* is something else."""
     header = _HEADER.match(text)
     configuration = validate.read(text)
     if header is None or isinstance(configuration, RefusedConfig):
@@ -134,8 +135,8 @@ def recalled(text: str) -> LocalizedConfig | None:
     return LocalizedConfig(text, header[1], configuration)
 
 
-def alike(one: str, other: str) -> bool:
-    """Whether two localised texts are the same to keepalived: the first line is a comment about the origin."""
+def same_for_keepalived(one: str, other: str) -> bool:
+    """Whether two localised texts differ at most in the first line, which is a comment about the origin."""
     return one.partition("\n")[2] == other.partition("\n")[2]
 
 
@@ -156,10 +157,10 @@ def _resolved(text: str, node: str) -> Iterator[str]:
 
 def _with_track_dir(line: str, track_dir: str) -> str:
     """
-    *line*, with the folder of this agent if it names the file of a track file.
+    *line*, with the directory of this agent if the line is part of a ``track_file`` block.
 
-    The group's text has keepalived's old keyword, which earlier agents need. keepalived logs at every reload, once a
-    file, that it is deprecated.
+    The group's text has keepalived's old keyword ``vrrp_track_file``, because earlier agents need it. keepalived logs
+    at every reload, once a file, that this keyword is deprecated. So the new keyword replaces it.
     """
     if line.startswith(_OLD_TRACK_FILE):
         return line.removeprefix("vrrp_")
@@ -180,7 +181,7 @@ def _authenticated(line: str, password: str) -> Iterator[str]:
 
 
 def _password_fault(password: str | None) -> RefusedConfig | None:
-    """Why *password* cannot be used. A controller of 0.1.0 knows the first message by its beginning."""
+    """Why *password* cannot be used. A controller of 0.1.0 recognises the first message by its beginning."""
     if password is None:
         message = "password: the Secret that passwordAuth names is not mounted, or lacks the key"
         return RefusedConfig(ProblemCode.PASSWORD_MISSING, message)

@@ -1,5 +1,5 @@
 """
-Whether VRRP can leave this node from the address that its configuration names.
+Checks that this node can send VRRP from the source address in its configuration.
 
 keepalived does not check that. Without the source address it stays master of VIPs for which it cannot answer, or stays
 in FAULT.
@@ -26,12 +26,12 @@ def unusable_sources(shared: str, text: str, facts: NodeFacts) -> Mapping[str, I
     keepalived notices a lost address only when it starts; until then it stays master of VIPs for which it cannot
     answer. If it starts while the kernel still checks the address for duplicates, it stays in FAULT for ever.
     """
-    doubts = {each.address: each.doubt for each in facts.held}
+    why_unused = {each.address: each.why_unused for each in facts.held}
     found = re.findall(_SOURCE.format(node=re.escape(facts.node)), shared, re.MULTILINE)
     unusable = {
-        text: f"{source}, from which node {facts.node} is to send VRRP, {why}"
-        for text in dict.fromkeys(found)
-        if (source := read_address(text)) and (why := doubts.get(source, "is on none of its interfaces"))
+        each: f"{source}, from which node {facts.node} sends VRRP, {why}"
+        for each in dict.fromkeys(found)
+        if (source := read_address(each)) and (why := why_unused.get(source, "is on none of its interfaces"))
     }
     return {
         block.name: InstanceFault(ProblemCode.SOURCE_ADDRESS_UNUSABLE, why)
@@ -42,7 +42,7 @@ def unusable_sources(shared: str, text: str, facts: NodeFacts) -> Mapping[str, I
 
 
 def source_notes(text: str, configuration: Configuration, facts: NodeFacts) -> Iterator[NodeProblem]:
-    """Problems of the source addresses of *text*, which holds *configuration*, that do not stop an instance."""
+    """Problems of the source addresses in *text* that stop no instance; *configuration* is the parsed *text*."""
     if elsewhere := _source_elsewhere(text, facts):
         yield elsewhere
     if missing := _no_ipv4(text, configuration, facts):
@@ -52,7 +52,7 @@ def source_notes(text: str, configuration: Configuration, facts: NodeFacts) -> I
 def new_source_problem(
     following: LocalizedConfig, good: LocalizedConfig | None, facts: NodeFacts
 ) -> NodeProblem | None:
-    """Why other nodes may not receive the adverts of *following*; None if the same holds for *good*, which runs."""
+    """Why other nodes may not receive the adverts of *following*; None if the running *good* has this problem too."""
     if good is not None and _source_elsewhere(good.text, facts):
         return None
     return _source_elsewhere(following.text, facts)
@@ -82,13 +82,13 @@ def _source_elsewhere(text: str, facts: NodeFacts) -> NodeProblem | None:
 def _no_ipv4(text: str, configuration: Configuration, facts: NodeFacts) -> NodeProblem | None:
     """An interface has no IPv4 address to send multicast from; keepalived stays in FAULT, without a log line."""
     usable = {each.virtual_ip.interface for each in facts.held if each.address.family == 4}
-    mute = {each.name: each.interface for each in configuration.instances if each.family == 4}
-    mute = {name: interface for name, interface in mute.items() if interface not in usable}
-    for block in split(text) if mute else ():
-        if block.name in mute and " unicast_src_ip " not in block.text:
+    without_ipv4 = {each.name: each.interface for each in configuration.instances if each.family == 4}
+    without_ipv4 = {name: interface for name, interface in without_ipv4.items() if interface not in usable}
+    for block in split(text) if without_ipv4 else ():
+        if block.name in without_ipv4 and " unicast_src_ip " not in block.text:
             return NodeProblem(
                 ProblemCode.NO_IPV4_ADDRESS,
-                f"{mute[block.name]} has no IPv4 address to send VRRP from, so keepalived is in FAULT for IPv4 VIPs: "
-                "add an address, or set spec.vrrpInterface to an interface that has one",
+                f"{without_ipv4[block.name]} has no IPv4 address to send VRRP from, so keepalived is in FAULT "
+                "for IPv4 VIPs: add an address, or set spec.vrrpInterface to an interface that has one",
             )
     return None

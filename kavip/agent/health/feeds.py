@@ -1,6 +1,4 @@
-"""
-The results that keepalived follows on this node, by way of track files: health checks and ready endpoints.
-"""
+"""The results that keepalived follows on this node through track files: health checks and ready endpoints."""
 
 from pathlib import Path
 from typing import Final

@@ -1,8 +1,8 @@
 """
 The connection slots of the agent's port: few, and no client can take them all.
 
-If no slot is free, a new connection takes the slot of another one: of the client with the most connections, the one
-that has progressed least, and of these the oldest. A connection whose answer is being made keeps its slot.
+If no slot is free, a new connection replaces another one. The client with the most connections loses the one that has
+progressed least, and of several such connections the oldest. A connection whose answer is being made keeps its slot.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ class Stage(IntEnum):
     """The progress of a connection. If a slot is needed, the lowest stage is closed first, and the highest never."""
 
     SENT = 0  # the client has to close it
-    READING = 1  # the request is not complete, or not its turn
+    READING = 1  # the request is not complete, or waits for its turn
     SENDING = 2  # the client has not received the whole answer
     ANSWERING = 3  # the answer is being made
 
@@ -64,7 +64,7 @@ Serve = Callable[[], Coroutine[Any, Any, None]]
 
 
 def client_key(address: IPv4Address | IPv6Address) -> bytes:
-    """What is counted as one client: an address; for IPv6 its /64, all of which one machine may own."""
+    """What counts as one client: an IPv4 address, or a /64 of IPv6, because one machine may own all its addresses."""
     return address.packed[:8]
 
 
@@ -77,7 +77,11 @@ class ConnectionSlots:
         self._taken: dict[AgentConnection, asyncio.Task[None]] = {}  # oldest first
 
     def add(self, connection: AgentConnection, serve: Serve) -> None:
-        """Run *serve* for *connection*, if need be in the slot of another one; close it if there is no slot."""
+        """
+        Run *serve* for *connection*.
+
+        If no slot is free, evict another connection; if none may be evicted, close *connection*.
+        """
         if len(self._taken) >= self._most:
             evicted = self._least_important(connection)
             if evicted is None:

@@ -1,7 +1,7 @@
 """
 What keepalived does now. Only a dump proves it; that a signal was sent proves nothing.
 
-keepalived is asked by a signal and answers with a file, so the agent sends one question at a time.
+A dump is requested by a signal, and keepalived answers with a file. So the agent sends one request at a time.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from kavip.agent.report.state import StateChanges, state_changes
 CONFIRM: Final = 10.0
 """Seconds within which a dump must show a new configuration."""
 FRESH: Final = 0.2
-"""Seconds for which a dump answers further questions."""
+"""Seconds for which a dump is reused."""
 
 _RELOAD: Final = signal.SIGHUP
 _CONFIRM_PAUSE: Final = 0.05
@@ -35,7 +35,7 @@ class Monitor:
         self.changes: StateChanges = {}
         self._files = files
         self._dump: tuple[float, Dump | None] = (0.0, None)
-        self._unanswered = 0.0  # when the last question ran out of time
+        self._unanswered = 0.0  # when the last request timed out
         self._asking = asyncio.Lock()
 
     async def daemon(self) -> Daemon | None:
@@ -46,8 +46,9 @@ class Monitor:
         """
         The instances, at most :data:`FRESH` seconds old; None if keepalived does not answer.
 
-        *configuration* is the one that it has read, as far as is known. A caller that has waited while another one got
-        no answer does not ask again: kubelet gives a probe five seconds, and many callers may wait.
+        *configuration* is the one that keepalived has read, as far as is known. Callers wait for each other. If the
+        request of one times out, those that waited send no request of their own: kubelet gives a probe five seconds,
+        and many may wait.
         """
         since = time.monotonic()
         async with self._asking:
@@ -67,17 +68,17 @@ class Monitor:
             return found
 
     async def accepts_reload(self, daemon: Daemon) -> bool:
-        """Whether *daemon* has started far enough to handle SIGHUP and questions."""
+        """Whether *daemon* has started far enough to handle SIGHUP and requests for a dump."""
         return await asyncio.to_thread(daemon.handles, _RELOAD, self.program.json_signal)
 
     async def send_reload_and_confirm(self, daemon: Daemon, configuration: Configuration) -> bool:
         """
         Send SIGHUP; return whether a dump shows *configuration* afterwards.
 
-        The second dump is the first that counts. The first answer proves that the parent process has received the
-        SIGHUP that was sent before, and the parent forwards it before it handles another signal. A question that was
-        not answered in time may be answered later, so each one postpones the dump that counts by one. Many are lost,
-        because a child that reloads receives no signals.
+        The first dump is ignored. It only proves that the parent process has received the SIGHUP that was sent before;
+        the parent forwards SIGHUP to its child before it handles another signal. So the second dump was made after
+        that. A request that timed out may be answered later, so each timeout makes one more dump ignored. Timeouts are
+        frequent, because a child that reloads receives no signals.
         """
         if not await asyncio.to_thread(daemon.signal, _RELOAD):
             return False
@@ -101,14 +102,14 @@ class Monitor:
         return daemon is not None, self._ask(daemon, configuration) if daemon else None
 
     def _ask(self, daemon: Daemon, configuration: Configuration) -> Dump | None:
-        """Ask once. A keepalived without instances writes no dump; it is asked for a sign of life."""
+        """Request one dump; from a keepalived without instances, which writes none, only a sign that it runs."""
         deadline = time.monotonic() + process.PATIENCE
         if configuration.instances:
             return process.take_dump(daemon, self._files.path, number=self.program.json_signal, deadline=deadline)
         return () if process.answers(daemon, self._files.path, deadline=deadline) else None
 
     def _record(self, found: Dump | None) -> None:
-        """Keep the latest answer: no question gets an older one."""
+        """Keep the latest answer, so that no caller gets an older one."""
         self._dump = time.monotonic(), found
         if found is not None:
             self._unanswered = 0.0

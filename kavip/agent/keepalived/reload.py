@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from kavip.agent.config.localize import alike, empty
+from kavip.agent.config.localize import empty, same_for_keepalived
 from kavip.agent.config.model import Configuration, LocalizedConfig
 from kavip.agent.config.switchover import running_password
 from kavip.agent.keepalived import process
@@ -158,7 +158,11 @@ class ConfigReloader:
         localized = self.installed
         if localized is None or self._running == (daemon, localized.text):
             return ReloadResult(RECHECK)
-        if self._running is not None and self._running[0] == daemon and alike(self._running[1], localized.text):
+        if (
+            self._running is not None
+            and self._running[0] == daemon
+            and same_for_keepalived(self._running[1], localized.text)
+        ):
             return await self._confirmed(daemon, localized)  # a reload would stop adverts for a moment, for nothing
         began = time.monotonic()
         has_new_password = self.good is not None and running_password(self.good) != running_password(localized)

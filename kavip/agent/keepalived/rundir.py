@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from kavip.agent.config.localize import recalled
+from kavip.agent.config.localize import read_localized
 from kavip.agent.config.model import LocalizedConfig
 from kavip.api.address import read_address
 from kavip.vrrp.virtualips import VirtualIP
@@ -61,15 +61,15 @@ class RunDirectory:
         return True
 
     def load(self) -> LocalizedConfig | None:
-        """The configuration that keepalived reads when it starts; None if there is none, or not one of kavip."""
-        return _recalled(self.config)
+        """The configuration that keepalived reads when it starts; None if kavip has not written one."""
+        return _read(self.config)
 
     def load_good(self) -> LocalizedConfig | None:
         """The last good configuration."""
-        return _recalled(self.path / GOOD)
+        return _read(self.path / GOOD)
 
     def install(self, localized: LocalizedConfig) -> None:
-        """Make *localized* what keepalived reads next."""
+        """Replace the configuration that keepalived reads by *localized*."""
         replace_file(self.config, localized.text.encode())
 
     def keep_good(self, localized: LocalizedConfig) -> None:
@@ -114,8 +114,8 @@ def replace_file(path: Path, content: bytes) -> None:
         raise
 
 
-def _recalled(path: Path) -> LocalizedConfig | None:
+def _read(path: Path) -> LocalizedConfig | None:
     try:
-        return recalled(path.read_text())
+        return read_localized(path.read_text())
     except (OSError, UnicodeDecodeError):
         return None

@@ -34,7 +34,7 @@ UNKNOWN: Final = CheckHealth()
 @dataclass(frozen=True, slots=True)
 class CheckStatus:
     """
-    One check: its health *since* an instant (RFC 3339), the *message* of its last answer and how long that took.
+    One check: its health *since* an instant (RFC 3339), the *message* of its last answer, how many *seconds* it took.
 
     *blocked*: why the check cannot run; its health stays as it was.
     """
@@ -42,7 +42,7 @@ class CheckStatus:
     check: Check
     health: CheckHealth = UNKNOWN
     since: str = ""
-    message: str = "not asked yet"
+    message: str = "not run yet"
     seconds: float = 0.0
     blocked: str = ""
 
@@ -51,7 +51,8 @@ def check_problems(checks: Iterable[CheckStatus]) -> Iterator[NodeProblem]:
     """
     The problems of *checks*, without the reason of a failure.
 
-    A note goes into a condition, and a reason that changes would cause a write. The reason is in ``checks[]``.
+    A problem becomes part of a condition. The reason of a failure can change with every answer, and every change of a
+    condition is a write. So the reason is in ``checks[]`` only.
     """
     found = tuple(checks)
     if failing := [each.check.name for each in found if each.health.fails]:

@@ -37,7 +37,7 @@ class AgentStatus:
 
     *config_hash* belongs to the configuration that keepalived runs, *wanted_hash* to the mounted one. *prepared* is
     the digest of the next configuration if the node can switch to it; otherwise *next_refused* is the reason. *now* is
-    the node's clock meanwhile. *new_password*: since when another password is mounted than the one that runs.
+    the node's clock meanwhile. *new_password_since*: when the mounted password first differed from the running one.
     """
 
     node: str
@@ -51,7 +51,7 @@ class AgentStatus:
     next_refused: NodeProblem | None = None
     switch_at: str = ""
     now: str = ""
-    new_password: str = ""
+    new_password_since: str = ""
     version: str = ""
     reloads: int = 0
     failed_reloads: int = 0
@@ -112,7 +112,7 @@ def agent_state(status: AgentStatus, dump: Dump | None, changes: StateChanges) -
         next_refused_code=next_refused.code,
         switch_at=status.switch_at,
         now=status.now,
-        new_password=status.new_password,
+        new_password=status.new_password_since,
         keepalived=KeepalivedReport(version=status.version, running=dump is not None),
         instances=_instances(dump or (), changes),
         left_out=tuple(map(_excluded, status.excluded)),

@@ -45,7 +45,7 @@ def check(
     for error in contents.unread:
         click.echo(f"kavip: {error}", err=True)
     given = [each.object for each in contents.found]
-    listing = asyncio.run(cluster.list_around(kubeconfig, context=context, given=given)) if live else None
+    listing = asyncio.run(cluster.list_for_plan(kubeconfig, context=context, given=given)) if live else None
     simulated = simulate.admit(
         given, group_namespaces=group_namespaces, settings=PolicyOptions(**policy), cluster=listing
     )

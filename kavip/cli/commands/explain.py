@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 @click.argument("service")
 @flags.filename()
 @click.option(
-    "-n", "--namespace", default="", help="namespace of SERVICE where that is a bare name; default: context's"
+    "-n", "--namespace", default="", help="namespace of SERVICE if the name has none; default: that of the context"
 )
 @flags.cluster
-@flags.setting("ipam", doc="as the kavip of the cluster is set")
+@flags.setting("ipam", doc="the value that kavip in the cluster uses")
 @flags.group_namespaces
 @flags.OUTPUT
 def explain(

@@ -43,9 +43,9 @@ def plan(
     Print what applying files would do.
 
     That is: what would be refused, the address that each Service would get, and the objects that would be made. No
-    cluster is needed. With --live, the files are applied to the objects of one. Exit status: 0 nothing is refused, 1 an
-    object is refused, 2 a file or the cluster cannot be read. With --diff: 0 nothing would change, 1 something would, 2
-    unknown.
+    cluster is needed. With --live, the command also reads the objects of a cluster; it changes nothing there. Exit
+    status: 0 nothing is refused, 1 an object is refused, 2 a file or the cluster cannot be read. With --diff: 0 nothing
+    would change, 1 something would, 2 unknown.
     """
     from kavip.admission.chain import PolicyOptions
     from kavip.cli.sources import cluster, files
@@ -55,8 +55,8 @@ def plan(
     if diff:
         listing = asyncio.run(cluster.list_for_diff(kubeconfig, context=context, given=given))
         _print_diff(given, listing, group_namespaces=group_namespaces, settings=settings, output=output)
-    around = asyncio.run(cluster.list_around(kubeconfig, context=context, given=given)) if live else None
-    simulated = simulate.plan(given, group_namespaces=group_namespaces, settings=settings, cluster=around)
+    live_listing = asyncio.run(cluster.list_for_plan(kubeconfig, context=context, given=given)) if live else None
+    simulated = simulate.plan(given, group_namespaces=group_namespaces, settings=settings, cluster=live_listing)
     _print_remarks(simulated)
     if output == "json":
         click.echo(json.dumps(planoutput.plan_data(simulated), indent=2, sort_keys=True))

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 @click.command()
 @flags.filename()
 @click.option(
-    "-n", "--namespace", default="", help="namespace for kinds that you may not list in all; default: context's"
+    "-n",
+    "--namespace",
+    default="",
+    help="namespace for kinds that you may not list in all namespaces; default: that of the context",
 )
 @click.option("-w", "--watch", is_flag=True, help="print again after each change, until interrupted")
 @click.option("-o", "--output", type=click.Choice(("table", "json", "yaml")), default="table", show_default=True)
@@ -65,17 +68,17 @@ async def _watch(kubeconfig: str, context: str, namespace: str, form: str) -> No
     from kavip.cli.views.status import report
     from kavip.cli.views.statusoutput import output
 
-    before, noted, trouble = "", False, ""
+    before, noted, watch_error = "", False, ""
     async for listing in watch_status(kubeconfig, context=context, namespace=namespace):
         found = report(listing.objects, listing.notes)
         for note in () if noted else found.notes:
             click.echo(f"kavip: {note}", err=True)
-        if listing.trouble != trouble:
-            lost = f"the API server does not answer ({listing.trouble}): the output may be outdated"
-            click.echo(f"kavip: {lost if listing.trouble else 'the API server answers again'}", err=True)
+        if listing.watch_error != watch_error:
+            lost = f"the API server does not answer ({listing.watch_error}): the output may be outdated"
+            click.echo(f"kavip: {lost if listing.watch_error else 'the API server answers again'}", err=True)
         text = output(found, form)
         if text != before:
             at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}\n"
             separator = {"json": "", "yaml": "---\n", "table": f"\n{at}" if before else at}[form]
             click.echo(f"{separator}{text}")
-        before, noted, trouble = text, True, listing.trouble
+        before, noted, watch_error = text, True, listing.watch_error

@@ -32,13 +32,13 @@ _TO_EXPLAIN: Final = {
     names.KEEPALIVED_GROUP: "the group is the one that the Service names",
     names.VIP_POOL: "what kavip would decide now is unknown",
 }
-"""What follows for ``kavip explain`` from a kind that cannot be read."""
+"""The effect on ``kavip explain`` if a kind cannot be read."""
 _TO_PLAN: Final = {
     **_TO_EXPLAIN,
     names.KEEPALIVED_GROUP: "references to groups are not checked",
     names.VIP_POOL: "references to pools are not checked",
 }
-"""What follows for ``kavip check`` and ``plan``."""
+"""The effect on ``kavip check`` and ``plan``."""
 _NO_API_SERVER: Final = f"you may not list endpointslices of {names.API_SERVER_SERVICE}: its addresses look free here"
 
 _WRITTEN: Final = (
@@ -53,7 +53,8 @@ class KindListing:
     """
     The objects of one kind.
 
-    *namespace*: where they may be listed, "" in all namespaces, None nowhere. *is_absent*: no object can be known.
+    *namespace*: where they may be listed; "" is all namespaces, None is no namespace. *is_absent*: no object could be
+    read.
     """
 
     resource: Resource[Any]
@@ -64,7 +65,7 @@ class KindListing:
 
 
 def default_kubeconfig() -> str:
-    """``~/.kube/config`` where it exists; "" stands for the pod's service account."""
+    """``~/.kube/config`` if it exists; "" stands for the pod's service account."""
     home = os.environ.get("HOME")  # a container's user may have none, and Path.home() raises
     path = Path(home or "/") / ".kube" / "config"
     if path.exists():
@@ -83,7 +84,7 @@ async def connected(kubeconfig: str, context: str) -> AsyncIterator[tuple[Client
 
 
 async def list_for_service(kubeconfig: str, *, context: str, service: str, namespace: str) -> tuple[str, Listing]:
-    """The key of *service*, which is ``ns/name`` or a name in *namespace*, and the objects that its addresses need."""
+    """The key of *service* (``ns/name``, or a name in *namespace*), and the objects that decide its addresses."""
     async with connected(kubeconfig, context) as (client, default):
         key = service if "/" in service else f"{namespace or default}/{service}"
         home = key.partition("/")[0]
@@ -97,20 +98,20 @@ async def list_for_service(kubeconfig: str, *, context: str, service: str, names
     )
 
 
-async def list_around(kubeconfig: str, *, context: str, given: Collection[Object]) -> Listing:
-    """The objects beside those *given*; of kinds that may not be listed, those in the namespaces of *given*."""
+async def list_for_plan(kubeconfig: str, *, context: str, given: Collection[Object]) -> Listing:
+    """The other objects; of a kind that the user may not list everywhere, those in the namespaces of *given*."""
     async with connected(kubeconfig, context) as (client, _):
-        return await _around(client, given)
+        return await _list_others(client, given)
 
 
 async def list_for_diff(kubeconfig: str, *, context: str, given: Collection[Object]) -> Listing:
     """
-    The objects beside those *given*, and the objects that kavip made for the groups.
+    The same objects as :func:`list_for_plan`, and the objects that kavip made for the groups.
 
-    Raises :class:`SettingsError` where something that a difference needs cannot be read.
+    Raises :class:`SettingsError` if the user may not read an object that the difference depends on.
     """
     async with connected(kubeconfig, context) as (client, _):
-        found = await _around(client, given)
+        found = await _list_others(client, given)
         if found.hidden:
             raise SettingsError(f"the difference is unknown: {'; '.join(sorted(found.hidden.values()))}")
         keys = sorted(each.key for each in found.objects if isinstance(each, KeepalivedGroup))
@@ -123,7 +124,7 @@ async def list_for_diff(kubeconfig: str, *, context: str, given: Collection[Obje
 
 
 async def list_everywhere(client: Client, resource: Resource[Any]) -> KindListing:
-    """The objects of a kind in all namespaces; raises :class:`Forbidden` where the user may not list them."""
+    """The objects of a kind in all namespaces; raises :class:`Forbidden` if the user may not list them."""
     malformed: list[Malformed] = []
     try:
         objects, _ = await client.list(resource, on_malformed=malformed.append)
@@ -137,7 +138,7 @@ async def list_everywhere(client: Client, resource: Resource[Any]) -> KindListin
 
 
 async def _in_namespace(client: Client, resource: Resource[Any], namespace: str) -> KindListing:
-    """The objects of a kind, or those of *namespace* where the user may list only these; Services must be listable."""
+    """The objects of a kind, or those of *namespace* if the user may list only these; Services must be listable."""
     try:
         return await list_everywhere(client, resource)
     except Forbidden as error:
@@ -152,7 +153,7 @@ async def _in_namespace(client: Client, resource: Resource[Any], namespace: str)
     return _restricted(resource, objects, _TO_EXPLAIN)
 
 
-async def _around(client: Client, given: Collection[Object]) -> Listing:
+async def _list_others(client: Client, given: Collection[Object]) -> Listing:
     namespaces = sorted({each.metadata.namespace for each in given} - {""})
     lacking = {kind for kind, name in KINDS.items() if kind is Service or not any(type(each) is kind for each in given)}
     *parts, api_server = await asyncio.gather(
@@ -167,7 +168,7 @@ async def _around(client: Client, given: Collection[Object]) -> Listing:
 
 
 async def _in_namespaces(client: Client, resource: Resource[Any], namespaces: Collection[str]) -> KindListing:
-    """The objects of a kind, or those of *namespaces* where the user may list only these."""
+    """The objects of a kind, or those of *namespaces* if the user may list only these."""
     try:
         return await list_everywhere(client, resource)
     except Forbidden as error:
@@ -183,7 +184,7 @@ async def _in_namespaces(client: Client, resource: Resource[Any], namespaces: Co
 def _restricted(resource: Resource[Any], objects: Sequence[Object], effects: Mapping[str, str]) -> KindListing:
     """The listing of a kind that the user may not list in all namespaces."""
     note = f"you may not list {resource.plural} of the whole cluster: {effects.get(resource.kind)}"
-    # an optional kind may not exist in the cluster: a user without the right gets the same answer then
+    # No note for an optional kind: the API server answers Forbidden also if the cluster does not have the kind.
     return KindListing(resource, tuple(objects), None, () if resource.optional else (note,), is_absent=not objects)
 
 

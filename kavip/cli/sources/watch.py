@@ -1,8 +1,8 @@
 """
-The objects that ``kavip status`` shows, listed once or watched: four kinds, and no right beside listing them.
+The objects that ``kavip status`` shows: four kinds, listed once or watched. It needs no other right.
 
-Of a namespaced kind that the user may not list in all namespaces, the objects of one namespace are shown. A watch goes
-on when the API server does not answer: the last objects stay, and :attr:`Listing.trouble` says that they may be
+If the user may not list a namespaced kind in all namespaces, the objects of one namespace are shown. A watch continues
+when the API server does not answer: the last objects stay, and :attr:`Listing.watch_error` says that they may be
 outdated.
 """
 
@@ -28,7 +28,7 @@ _EFFECTS: Final = {
     names.VIP_POOL: "pools are not shown",
     names.KEEPALIVED_GROUP: "groups, and the nodes that hold VIPs, are not shown",
 }
-"""What follows from a kind that cannot be read."""
+"""The effect if a kind cannot be read."""
 
 
 async def list_status(kubeconfig: str, *, context: str, namespace: str) -> Listing:
@@ -53,14 +53,14 @@ async def watch_status(kubeconfig: str, *, context: str, namespace: str) -> Asyn
                 await informer.wait_listed(1)
             while True:
                 objects = tuple(each for informer in informers for _, each in sorted(informer.store.items()))
-                trouble = _trouble(informers)
+                watch_error = _watch_error(informers)
                 changed.clear()
-                yield Listing(objects, notes=_notes(parts), trouble=trouble)
-                while not changed.is_set() and trouble == _trouble(informers):
+                yield Listing(objects, notes=_notes(parts), watch_error=watch_error)
+                while not changed.is_set() and watch_error == _watch_error(informers):
                     await asyncio.sleep(INTERVAL)
 
 
-def _trouble(informers: Iterable[Informer[Any]]) -> str:
+def _watch_error(informers: Iterable[Informer[Any]]) -> str:
     return next((informer.current_error for informer in informers if informer.current_error), "")
 
 
@@ -69,7 +69,7 @@ def _notes(parts: Iterable[KindListing]) -> tuple[str, ...]:
 
 
 async def _listed(client: Client, resource: Resource[Any], namespace: str) -> KindListing:
-    """The objects of a kind, or those of *namespace* where the user may list only these; Services must be listable."""
+    """The objects of a kind, or those of *namespace* if the user may list only these; Services must be listable."""
     try:
         return await list_everywhere(client, resource)
     except Forbidden as error:

@@ -1,8 +1,8 @@
 """
 The documents of a YAML or JSON text, with the line of each of their parts.
 
-No text can harm the reader: the size of YAML is measured before anything is built, and a key that occurs twice in an
-object is refused. What cannot be read is a :class:`BadFile` with the document and the line.
+The text is not trusted: the size of YAML is measured before anything is built, and a key that occurs twice in an object
+is refused. :class:`BadFile` names the document and the line that cannot be read.
 """
 
 import json
@@ -18,12 +18,12 @@ from kavip.errors import BadFile
 _DEEPEST: Final = 200  # levels; Kubernetes' own objects have less than 30
 _MOST_ALIASED: Final = 100_000  # nodes that the aliases of one document may repeat
 _BLANKS: Final = " \t\r\n"
-_TEMPLATE: Final = re.compile(r"(?:^\s*|[:-] +)\{\{", re.MULTILINE)  # where YAML would read a map as a key
+_TEMPLATE: Final = re.compile(r"(?:^\s*|[:-] +)\{\{", re.MULTILINE)  # YAML would read {{ here as a map that is a key
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The *number*-th document of a text, from line *first*; *node*: of YAML, its parts with their lines."""
+    """The *number*-th document of a text, from line *first*; *node*: its parts with their lines, None for JSON."""
 
     number: int
     content: Any
@@ -52,8 +52,8 @@ def read(where: str, text: str) -> Iterator[Document]:
 
 
 def _json(where: str, text: str) -> list[Document] | None:
-    """The JSON documents of *text*, in sequence; None where it is YAML that begins like JSON."""
-    decoder = json.JSONDecoder(object_pairs_hook=_once)
+    """The JSON documents of *text*, in sequence; None if it is YAML that begins like JSON."""
+    decoder = json.JSONDecoder(object_pairs_hook=_without_duplicate_keys)
     documents: list[Document] = []
     at, line = 0, 1
     while True:
@@ -77,7 +77,7 @@ def _json(where: str, text: str) -> list[Document] | None:
         line += text.count("\n", begin, at)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -125,7 +125,7 @@ def _line(node: yaml.Node, path: str) -> int:
 # --- limits -----------------------------------------------------------------------------------------------------------
 @dataclass(slots=True)
 class _Open:
-    """An open collection: its nodes so far, and its keys where it is a mapping."""
+    """An open collection: its nodes so far, and its keys if it is a mapping."""
 
     anchor: str
     keys: set[str] | None
@@ -138,8 +138,8 @@ class _Size:
     """
     The size of the documents in the stream *where*, counted from the events of the parser.
 
-    The loader recurses in C, so deep nesting would end the process; an alias costs nothing until its content is read;
-    and of a key that occurs twice the loader takes the last without an error. :meth:`add` raises :class:`BadFile`
+    The loader recurses in C, so deep nesting would end the process. The size of an alias shows only when its content is
+    read. If a key occurs twice, the loader takes the last value without an error. :meth:`add` raises :class:`BadFile`
     at the first event that exceeds a limit.
     """
 
@@ -163,7 +163,7 @@ class _Size:
                 done = self.stack.pop()
                 self._count(done.nodes, anchor=done.anchor)
             case yaml.ScalarEvent():
-                self._key(event)
+                self._add_key(event)
                 self._count(1, anchor=event.anchor or "")
             case yaml.AliasEvent():
                 self._count(self._repeated(event))
@@ -172,14 +172,14 @@ class _Size:
         """The nodes to which an alias refers."""
         if any(each.anchor == event.anchor for each in self.stack):
             self._refuse(event, f"the alias *{event.anchor} is in the collection to which it refers")
-        nodes = self.anchors.get(event.anchor or "", 1)  # the loader reports an unknown one
+        nodes = self.anchors.get(event.anchor or "", 1)  # the loader reports an unknown alias
         self.aliased += nodes
         if self.aliased > _MOST_ALIASED:
             self._refuse(event, f"aliases repeat more than {_MOST_ALIASED} nodes")
         return nodes
 
-    def _key(self, event: yaml.ScalarEvent) -> None:
-        """Note the key of a mapping."""
+    def _add_key(self, event: yaml.ScalarEvent) -> None:
+        """Note the key of a mapping, or refuse its second occurrence."""
         keys = self.stack[-1].keys if self.stack and self.stack[-1].awaits_key else None
         if keys is None:
             return

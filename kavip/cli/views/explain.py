@@ -46,9 +46,9 @@ class ServiceReport:
     """
     The addresses of *service*, and why it has them or none.
 
-    *unmanaged*: why kavip does not manage it, "" where it does. *condition*: ``AddressAssigned`` as it is; *decided*:
-    as kavip would write it now, None for no condition. Where not *is_decided* that is unknown. *explanation*: None
-    where no pool is involved. *waits*: the pools for which it waits. *refused*: the refusals of admission. *notes*:
+    *unmanaged*: why kavip does not manage it, "" if it does. *condition*: ``AddressAssigned`` as it is; *decided*:
+    as kavip would write it now, None for no condition. *is_decided*: False if that is unknown. *explanation*: None
+    if no pool is involved. *waits*: the pools for which it waits. *refused*: the refusals of admission. *notes*:
     what else the user must know, such as what could not be read.
     """
 
@@ -87,8 +87,8 @@ def listing_of(objects: Collection[Object]) -> Listing:
     if not absent:
         return Listing(tuple(objects))
     note = (
-        f"the files hold no {', no '.join(absent)}: references to them count as right, a namespaceSelector without "
-        "Namespaces as matching"
+        f"the files hold no {', no '.join(absent)}: references to them are not checked; without Namespaces a "
+        "namespaceSelector counts as matching"
     )
     return Listing(tuple(objects), absent=frozenset(absent), notes=(note,))
 
@@ -117,7 +117,7 @@ def explain_service(
     """
     The report about the Service *key*, which admission *refused*.
 
-    Raises :class:`BadInput` where *listing* does not have the Service.
+    Raises :class:`BadInput` if *listing* does not have the Service.
     """
     snapshot = Snapshot(group_namespaces)
     for each in listing.objects:
@@ -134,14 +134,14 @@ def explain_service(
 
 
 def similar(snapshot: Snapshot, key: str) -> str:
-    """The Service that may be meant by *key*; "" where none is similar."""
+    """The Service that *key* probably means; "" if no key is similar."""
     name = key.rpartition("/")[2]
     same_name = sorted(each for each in snapshot.services if each.rpartition("/")[2] == name)
     return next(iter([*same_name, *get_close_matches(key, sorted(snapshot.services), 1)]), "")
 
 
 def _undecided(snapshot: Snapshot, key: str) -> ServiceReport:
-    """The report about the Service *key* from its own status only, where no pool can be read."""
+    """The report about the Service *key* from its own status only, if no pool can be read."""
     service = snapshot.services[key]
     return ServiceReport(
         service=service,
@@ -154,7 +154,7 @@ def _undecided(snapshot: Snapshot, key: str) -> ServiceReport:
 
 def _left_to_platform(snapshot: Snapshot, key: str) -> ServiceReport | None:
     """
-    The report where kavip left the Service to a platform that is not visible here, and None elsewhere.
+    The report if kavip left the Service to a platform that is not visible here; None otherwise.
 
     The user may not be allowed to read the platform's configuration, or kavip runs with ``--ipam never``.
     """
@@ -191,7 +191,7 @@ def report(snapshot: Snapshot, key: str, now: datetime, options: ReconcileOption
 
 
 def _serve_older(snapshot: Snapshot, subject: Service, *, now: datetime, options: ReconcileOptions) -> None:
-    """Give the Services that are older than *subject* and wait their addresses."""
+    """Assign addresses to the waiting Services that are older than *subject*."""
     older = sorted(each.metadata.age_key for each in snapshot.services.values() if not each.ingress_addresses)
     for _, key in older:
         service = snapshot.services[key]
@@ -202,7 +202,7 @@ def _serve_older(snapshot: Snapshot, subject: Service, *, now: datetime, options
 
 
 def _same(condition: Condition | None, decided: Condition | None) -> Condition | None:
-    """*decided*; *condition* where only their times or generations differ."""
+    """*condition* if *decided* differs from it only in time and generation; *decided* otherwise."""
     if condition is None or decided is None:
         return decided
     before = (condition.status, condition.reason, condition.message)
@@ -235,19 +235,19 @@ def _notes(snapshot: Snapshot, service: Service, group: str | None) -> Iterator[
 
 # --- why a Service is not managed -------------------------------------------------------------------------------------
 def why_unmanaged(snapshot: Snapshot, service: Service) -> str:
-    """Why kavip does not manage *service* (:meth:`Snapshot.group_of`); "" where it does."""
+    """Why kavip does not manage *service* (:meth:`Snapshot.group_of`); "" if it does."""
     if snapshot.group_of(service) is not None:
         return ""
     spec, default = service.spec, snapshot.default_group
     if spec.load_balancer_class not in _CLASSES:
-        return f"its loadBalancerClass {spec.load_balancer_class} is another controller's"
+        return f"its loadBalancerClass {spec.load_balancer_class} belongs to another controller"
     if not is_candidate(service):
         externals = f" and the annotation {names.GROUP_ANNOTATION} for its externalIPs" if spec.external_ips else ""
         return f"it is of type {spec.type}; addresses need type LoadBalancer{externals}"
     if default is None:
         return (
-            f"it has no annotation {names.GROUP_ANNOTATION}, not loadBalancerClass {names.LOAD_BALANCER_CLASS}, "
-            f"and no KeepalivedGroup is labelled {names.DEFAULT_GROUP_LABEL}=true"
+            f"it has neither the annotation {names.GROUP_ANNOTATION} nor loadBalancerClass "
+            f"{names.LOAD_BALANCER_CLASS}, and no KeepalivedGroup is labelled {names.DEFAULT_GROUP_LABEL}=true"
         )
     namespace = service.metadata.namespace
     if not snapshot.allows(default, namespace):

@@ -63,8 +63,8 @@ def _outcome(report: ServiceReport, condition: Condition) -> str:
 
 def _not_advertised(report: ServiceReport) -> str:
     """Why no node answers on the addresses, by the conditions of the Service; "" where one does."""
-    trouble = _advertised(report) or _programmed(report)
-    return f", and is not advertised: {trouble.reason}" if trouble and trouble.status != "True" else ""
+    problem = _advertised(report) or _programmed(report)
+    return f", and is not advertised: {problem.reason}" if problem and problem.status != "True" else ""
 
 
 def _programmed(report: ServiceReport) -> Condition | None:

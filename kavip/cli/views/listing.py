@@ -15,7 +15,7 @@ class Listing:
 
     *absent*: the kinds of which no object can be known. *hidden*: by kind, why not all of its objects could be read.
     *notes*: what the user must know of both. *written*: by ``Kind ns/name``, the objects that kavip made for groups.
-    *trouble*: why the objects may be outdated, "" where they are current.
+    *watch_error*: why the objects may be outdated, "" if they are current.
     """
 
     objects: tuple[Object, ...] = ()
@@ -23,4 +23,4 @@ class Listing:
     hidden: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     written: dict[str, Written] = field(default_factory=dict)
-    trouble: str = ""
+    watch_error: str = ""

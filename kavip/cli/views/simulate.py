@@ -203,7 +203,7 @@ def labelled(obj: Object) -> Object:
 
 
 def visible(obj: Object, absent: Collection[str]) -> Object:
-    """*obj* for decisions without objects of the kinds *absent*: references to those kinds count as right."""
+    """*obj* for decisions without objects of the kinds *absent*: references to those kinds are not checked."""
     match obj:
         case Service() if names.KEEPALIVED_GROUP in absent and is_candidate(obj) and not obj.declared_group:
             spec = msgspec.structs.replace(obj.spec, load_balancer_class=names.LOAD_BALANCER_CLASS)

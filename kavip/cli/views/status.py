@@ -137,18 +137,18 @@ def _service_vips(snapshot: Snapshot, masters: Masters) -> Iterator[VirtualIPRow
     for key, service in sorted(snapshot.services.items()):
         if not any(each.type.startswith(f"{names.KAVIP_GROUP}/") for each in service.status.conditions or ()):
             continue
-        group, trouble = _group_of(snapshot, service), _first_trouble(service)
+        group, problem = _group_of(snapshot, service), _first_problem(service)
         for address in service.virtual_ips:
             master = masters.get((group, address)) if group in known else None
             node, pool = master.node if master else "", _pool_of(snapshot, address)
-            state, message = _state(service, master, trouble, is_known=group in known)
+            state, message = _state(service, master, problem, is_known=group in known)
             yield VirtualIPRow(str(address), key, group, pool, node, state, message)
-        if not service.virtual_ips and trouble is not None:
-            yield VirtualIPRow("", key, group, "", "", trouble.reason, trouble.message)
+        if not service.virtual_ips and problem is not None:
+            yield VirtualIPRow("", key, group, "", "", problem.reason, problem.message)
 
 
 def _state(
-    service: Service, master: InstanceStatus | None, trouble: Condition | None, *, is_known: bool
+    service: Service, master: InstanceStatus | None, problem: Condition | None, *, is_known: bool
 ) -> tuple[str, str]:
     """
     The state of a VIP and the message for it.
@@ -160,12 +160,12 @@ def _state(
     message = advertised.message if advertised is not None and advertised.status == "True" else ""
     if master is not None and master.node and master.state == _MASTER:
         return Reason.MASTER.value, message if service.is_local else ""
-    if trouble is not None:
-        return trouble.reason, trouble.message
+    if problem is not None:
+        return problem.reason, problem.message
     return (Reason.MASTER.value, message) if message and not is_known else (Reason.UNKNOWN.value, "")
 
 
-def _first_trouble(service: Service) -> Condition | None:
+def _first_problem(service: Service) -> Condition | None:
     """The first condition that keeps the Service from being advertised."""
     for kind in (ConditionType.ADDRESS_ASSIGNED, ConditionType.SERVICE_PROGRAMMED, ConditionType.ADVERTISED):
         found = conditions.find(service.status.conditions, kind)

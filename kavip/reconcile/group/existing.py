@@ -11,7 +11,7 @@ from kavip import names
 from kavip.api.cluster import Pod
 from kavip.api.group import KeepalivedGroup
 from kavip.api.refusal import Refusal
-from kavip.api.scheduling import fields_of
+from kavip.api.scheduling import placement_fields
 from kavip.api.workload import ConfigMap, controller_of
 from kavip.names import Reason
 from kavip.reconcile.group.manifests import PROMETHEUS_ACCESS
@@ -102,9 +102,10 @@ def _refusal(group: KeepalivedGroup, what: str, conflict: OwnerConflict, takeove
     if not conflict.is_old_operator:
         return Refusal(Reason.OBJECT_CONFLICT, f"{what} is {conflict.owner}: delete it, or rename the group")
     if takeover.approved and takeover.evicted:
+        fields = placement_fields(group.spec)
         message = (
             f"{what} belongs to keepalived-operator, and its take-over would end the pods on {few(takeover.evicted)} "
-            f"at once, with the VIPs that they hold: until it is done, let {fields_of(group.spec)} include these nodes"
+            f"at once, with the VIPs that they hold: until it is done, let {fields} include these nodes"
         )
         return Refusal(Reason.OLD_OPERATOR_RUNNING, message)
     message = (

@@ -9,7 +9,7 @@ from typing import Final
 from kavip import names
 from kavip.api.cluster import Node, Pod
 from kavip.api.group import KeepalivedGroup
-from kavip.api.scheduling import fields_of
+from kavip.api.scheduling import placement_fields
 from kavip.names import Reason
 from kavip.reconcile.group.desired import Desired
 from kavip.reconcile.observed.nodes import NodeState
@@ -35,7 +35,7 @@ def ready(
     """The verdict; *failure*: why the DaemonSet cannot create pods."""
     nodes = [node.metadata.name for node in desired.nodes]
     if not nodes:
-        fields = fields_of(group.spec)
+        fields = placement_fields(group.spec)
         return ConditionState("False", Reason.NO_NODES, f"no node matches {fields}: label a node, or change the field")
     with_pod = nodes_with_ready_pod(desired.nodes, pods)
     if missing := [name for name in nodes if name not in with_pod]:
@@ -71,9 +71,9 @@ def _creation_failure(group: KeepalivedGroup, nodes: Sequence[str], pods: Sequen
 def _start_failure(pods: Sequence[Pod]) -> str:
     """Why the first pod, by name, does not start and needs help; "" where none does."""
     for pod in sorted(pods, key=lambda each: each.metadata.name):
-        if not pod.is_ready and not pod.metadata.deletion_timestamp and pod.trouble:
+        if not pod.is_ready and not pod.metadata.deletion_timestamp and pod.problem:
             where = f" on {pod.spec.node_name}" if pod.spec.node_name else ""
-            return f"; pod {pod.metadata.name}{where}: {pod.trouble.rstrip('. ')[:_LONGEST]}"
+            return f"; pod {pod.metadata.name}{where}: {pod.problem.rstrip('. ')[:_LONGEST]}"
     return ""
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kavip import names
-from kavip.api.scheduling import fields_of
+from kavip.api.scheduling import placement_fields
 from kavip.names import Reason
 from kavip.reconcile.migration.progress import Takeover
 from kavip.reconcile.observed.nodes import FAULT, MASTER, NodeState
@@ -100,7 +100,7 @@ def _next_deletion(takeover: Takeover, config_hash: str, model: Model | None) ->
 
 def _next_orphan(takeover: Takeover, model: Model | None) -> tuple[PodRemoval | None, str]:
     """The same for old pods that no new pod follows: each goes when it need not hold anything any more."""
-    fields = fields_of(takeover.group.spec)
+    fields = placement_fields(takeover.group.spec)
     if not takeover.orphaned:
         return None, f"waiting for {few(list(takeover.old))}, which is not ready: its old pod is deleted when it is"
     for node in sorted(takeover.orphaned):

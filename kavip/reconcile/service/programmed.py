@@ -11,7 +11,7 @@ from typing import Final
 from kavip import names
 from kavip.api import conditions
 from kavip.api.refusal import Refusal, annotation_field
-from kavip.api.scheduling import fields_of
+from kavip.api.scheduling import placement_fields
 from kavip.api.service import Service
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
@@ -71,7 +71,7 @@ def _group_has_nodes(vips: ServiceVIPs) -> Refusal | None:
     serving = vips.serving
     if serving.has_nodes:
         return None
-    fields = fields_of(serving.group.spec) if serving.group else ""
+    fields = placement_fields(serving.group.spec) if serving.group else ""
     return Refusal(Reason.NO_NODES, f"no node matches {fields} of KeepalivedGroup {serving.key}")
 
 
@@ -93,7 +93,7 @@ def _not_too_many(vips: ServiceVIPs) -> Refusal | None:
 
 def _external_ips_validated(vips: ServiceVIPs) -> Refusal | None:
     """While the mutating webhook is away, plain Services are stored with any external IPs."""
-    if vips.service.is_marked or not vips.service.external_addresses:
+    if vips.service.selects_kavip or not vips.service.external_addresses:
         return None
     message = (
         "spec.externalIPs are not served, because admission has not validated them: annotate the Service with "

@@ -94,7 +94,7 @@ class ServiceVIPs:
 
         *problems*: by Service, those of the group's configuration; without them, *service* is evaluated alone.
         """
-        every = tuple(dict.fromkeys((*assigned, *service.judged_addresses)))
+        every = tuple(dict.fromkeys((*assigned, *service.validated_external_ips)))
         vips = members.served(every)
         problem = problem_of(service, vips, serving) if problems is None else problems.get(service.key)
         unread = max(0, len(service.spec.external_ips or ()) - names.MAX_EXTERNAL_IPS)

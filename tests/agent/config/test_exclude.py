@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from kavip.agent.config import validate
 from kavip.agent.config.blocks import block_at, joined, split
 from kavip.agent.config.exclude import exclude, previous_instances
-from kavip.agent.config.localize import localize, recalled
+from kavip.agent.config.localize import localize, read_localized
 from kavip.agent.config.model import InstanceFault, LocalizedConfig, RefusedConfig
 from kavip.api.agent import ProblemCode
 from kavip.api.group import Check
@@ -63,7 +63,7 @@ def test_the_rest_is_a_whole_configuration(names: set[str], with_spares: bool) -
         return
     assert isinstance(found, LocalizedConfig)
     assert validate.read(found.text) == found.configuration
-    assert recalled(found.text) is not None
+    assert read_localized(found.text) is not None
     assert {each.name for each in found.excluded} == names
     left = {each.name for each in good.configuration.instances} - (set() if with_spares else names)
     assert {each.name for each in found.configuration.instances} == left
@@ -127,11 +127,11 @@ def test_a_kept_instance_follows_defined_track_files_only() -> None:
     (excluded,) = found.excluded
     assert excluded.kept
     assert [track.name for each in found.configuration.instances for track in each.tracks] == ["check-b"] * 4
-    assert recalled(found.text) == LocalizedConfig(found.text, found.config_hash, found.configuration)
+    assert read_localized(found.text) == LocalizedConfig(found.text, found.config_hash, found.configuration)
 
 
 def test_an_instance_with_tracks_can_be_excluded() -> None:
     """The other instances and the definitions of track files stay as they are."""
     found = localized(spoilt(CHECKED))
     assert [each.name for each in found.configuration.instances] == ["shop/a", "shop/c", "shop/c/v6"]
-    assert recalled(found.text) == LocalizedConfig(found.text, found.config_hash, found.configuration)
+    assert read_localized(found.text) == LocalizedConfig(found.text, found.config_hash, found.configuration)

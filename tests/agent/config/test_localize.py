@@ -14,7 +14,7 @@ from kavip.agent.config.facts import (
     interface_of,
     leftovers,
 )
-from kavip.agent.config.localize import addresses_of, empty, localize, recalled
+from kavip.agent.config.localize import addresses_of, empty, localize, read_localized
 from kavip.agent.config.model import Configuration, LocalizedConfig, RefusedConfig
 from kavip.agent.config.sources import new_source_problem
 from kavip.api.address import BITS, parse_address
@@ -92,13 +92,13 @@ def test_a_node_name_is_compared_whole() -> None:
     assert "    192.0.2.12 min_ttl 255" in found.text
 
 
-def test_a_localised_text_is_recalled_with_its_hash() -> None:
+def test_a_localised_text_is_read_with_its_hash() -> None:
     """A restarted agent knows which configuration is installed."""
     found = localized(TEXT, facts())
     assert found.config_hash == mounts.hash_of(TEXT)
-    assert recalled(found.text) == found
-    assert recalled("global_defs {\n}\n") is None
-    assert recalled(empty("n1").text) == empty("n1")
+    assert read_localized(found.text) == found
+    assert read_localized("global_defs {\n}\n") is None
+    assert read_localized(empty("n1").text) == empty("n1")
 
 
 def test_a_text_that_does_not_match_its_hash_is_refused() -> None:
@@ -190,8 +190,8 @@ def test_the_note_explains_a_route_through_a_gateway() -> None:
     """The note recommends an address of the VIPs' network."""
     found = localized(TEXT, facts(route=way("eth1")), interface_from_ip="10.1.2.3")
     assert note(found).endswith(
-        "(interfaceFromIP), and eth1, from which a gateway reaches it, is in the subnet of no VIP: "
-        "name an address of the network that the VIPs are in"
+        "(interfaceFromIP), and eth1, which reaches it through a gateway, is in the subnet of no VIP: "
+        "set interfaceFromIP to an address in the network of the VIPs"
     )
     assert localized(TEXT, facts(route=way("eth0")), interface_from_ip="10.1.2.3").configuration.interfaces == {"eth0"}
 
@@ -213,21 +213,21 @@ def test_an_instance_without_its_source_address_is_excluded() -> None:
     """Without the addresses of both families the node runs no instance."""
     found = localized(TEXT, facts(held=(held("192.0.2.11/24"),)))
     assert reasons(found) == {
-        "shop/web/v6": "2001:db8:2::11, from which node n1 is to send VRRP, is on none of its interfaces"
+        "shop/web/v6": "2001:db8:2::11, from which node n1 sends VRRP, is on none of its interfaces"
     }
     nothing = localized(TEXT, facts(held=()))
     assert (nothing.configuration.instances, nothing.excluded) == ((), ())
-    assert note(nothing) == "192.0.2.11, from which node n1 is to send VRRP, is on none of its interfaces"
+    assert note(nothing) == "192.0.2.11, from which node n1 sends VRRP, is on none of its interfaces"
     spoilt = TEXT.replace("@n1 unicast_src_ip 192.0.2.11", "@n1 unicast_src_ip nonsense")
     assert "nonsense" not in str(localized(spoilt, facts()).excluded)
 
 
 def test_an_instance_with_a_tentative_source_address_is_excluded() -> None:
     """keepalived cannot bind the address, and would stay in FAULT."""
-    doubted = replace(held("2001:db8:2::11/64"), doubt="is not in use yet")
+    doubted = replace(held("2001:db8:2::11/64"), why_unused="is not in use yet")
     found = localized(TEXT, facts(held=(held("192.0.2.11/24"), doubted)))
     assert reasons(found) == {
-        "shop/web/v6": "2001:db8:2::11, from which node n1 is to send VRRP, is not in use yet",
+        "shop/web/v6": "2001:db8:2::11, from which node n1 sends VRRP, is not in use yet",
     }
 
 

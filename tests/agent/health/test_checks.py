@@ -119,7 +119,7 @@ async def test_a_check_that_hangs_does_not_delay_another(
         silent.status = None
         await checks.configure([service.check(), silent.check("slow", interval_seconds=30, timeout_seconds=30)])
         await until(lambda: service.asked >= 2)
-        assert [each.message for each in checks.statuses] == ["not asked yet", "status 200"]
+        assert [each.message for each in checks.statuses] == ["not run yet", "status 200"]
         assert held(tmp_path, "check-slow") == "0"
 
 

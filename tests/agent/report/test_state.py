@@ -123,7 +123,7 @@ def test_state_lists_health_checks() -> None:
     router = CheckStatus(Check("router", "kubelet"), CheckHealth(False), "2026-11-21T01:08:34.878Z", "status 503", 0.5)
     status = replace(STATUS, checks=(CheckStatus(Check("api", "kube-apiserver")), router))
     assert msgspec.json.decode(encode(agent_state(status, (), {})))["checks"] == [
-        {"name": "api", "ok": True, "since": "", "message": "not asked yet"},
+        {"name": "api", "ok": True, "since": "", "message": "not run yet"},
         {"name": "router", "ok": False, "since": "2026-11-21T01:08:34.878Z", "message": "status 503"},
     ]
     page = metrics.exposition(status, (), style=Exporter.GEN2BRAIN).decode()

@@ -186,7 +186,7 @@ UNSCHEDULED = PodStatus(
         ),
         (
             ending(reason="Error", exit_code=2),
-            "container agent ends again and again, with exit code 2: see its log",
+            "container agent exits again and again with exit code 2: see its log",
         ),
         (UNSCHEDULED, "1 node(s) didn't have free ports"),
     ],
