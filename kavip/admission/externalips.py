@@ -10,9 +10,7 @@ that kavip manages: keepalived would move the address away from its holder.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from heapq import nsmallest
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Final, Self
 
 from kavip import names
@@ -27,7 +25,7 @@ from kavip.api.service import Service
 from kavip.errors import BadInput
 from kavip.ipam import messages
 from kavip.ipam.pool import Pool
-from kavip.ipam.ranges import FAMILY_NAMES
+from kavip.ipam.ranges import FAMILY_NAMES, read_network
 from kavip.ipam.request import Request, read_request
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
@@ -200,14 +198,5 @@ def _platform(snapshot: Snapshot) -> ExternalIP:
 
 
 def _is_covered(address: Address, cidrs: Iterable[str] | None) -> bool:
-    networks = (_network(text) for text in cidrs or ())
-    return any(network is not None and ip_address(str(address)) in network for network in networks)
-
-
-@lru_cache(maxsize=256)
-def _network(text: str) -> IPv4Network | IPv6Network | None:
-    """A CIDR of OpenShift's object; None if it is malformed, which covers nothing."""
-    try:
-        return ip_network(text, strict=False)
-    except ValueError:
-        return None
+    """Whether one of *cidrs*, of OpenShift's object, holds *address*; a malformed one holds no address."""
+    return any(span.holds(address) for span in map(read_network, cidrs or ()) if span)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -24,11 +23,10 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.api.slice import EndpointSlice
-from kavip.errors import BadInput
 from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.nodeaddresses import ReportedAddresses, addresses_of
 from kavip.ipam.pools import Pools
-from kavip.ipam.ranges import Range, parse_network
+from kavip.ipam.ranges import Range, read_network
 from kavip.ipam.record import read_record
 from kavip.memo import KEEPS_NOTHING, Memory
 from kavip.snapshot.membership import Membership, ShareOf
@@ -372,16 +370,13 @@ def has_foreign_status(service: Service) -> bool:
 def rejected_ranges(network: Network | None) -> tuple[Range, ...]:
     """The ranges that OpenShift's ``spec.externalIP.policy`` rejects; unreadable entries are skipped."""
     policy = network.spec.external_ip.policy if network and network.spec.external_ip else None
-    found = []
-    for text in (policy.rejected_cidrs if policy else None) or ():
-        with suppress(BadInput):
-            found.append(parse_network(text))
-    return tuple(found)
+    texts = (policy.rejected_cidrs if policy else None) or ()
+    return tuple(span for span in map(read_network, texts) if span)
 
 
 def service_ranges(objects: Iterable[ServiceCIDR]) -> Iterator[tuple[str, Range]]:
     """The ranges of *objects*, each with the name of its object; unreadable entries are skipped."""
     for each in sorted(objects, key=lambda one: one.metadata.name):
         for text in each.spec.cidrs or ():
-            with suppress(BadInput):
-                yield each.metadata.name, parse_network(text)
+            if span := read_network(text):
+                yield each.metadata.name, span

@@ -1,14 +1,16 @@
 """Ranges of addresses."""
 
+from collections.abc import Iterable
 from ipaddress import IPv6Address, ip_address, ip_network
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from netaddr import IPRange, IPSet
 
 from kavip.api.address import Address, parse_address
 from kavip.errors import BadInput
-from kavip.ipam.ranges import Range, count_buggy, find, first_overlap, is_buggy, parse_range, subtract
+from kavip.ipam.ranges import Range, count_buggy, find, first_overlap, is_buggy, parse_range, read_network, subtract
 
 RANGES = st.tuples(st.sampled_from((4, 6)), st.integers(0, 60), st.integers(0, 20)).map(
     lambda parts: Range(parts[0], parts[1], parts[1] + parts[2])
@@ -79,6 +81,39 @@ def test_cidrs_agree_with_the_standard_library(value: int, length: int) -> None:
     """Any IPv6 network is read as the ipaddress module reads it."""
     network = ip_network((IPv6Address(value), length), strict=False)
     assert parse_range(str(network)) == Range(6, int(network[0]), int(network[-1]))
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("192.0.2.0/24", "192.0.2.0/24"),
+        ("192.0.2.130/28", "192.0.2.128/28"),
+        ("2001:DB8::1/64", "2001:db8::/64"),
+    ],
+)
+def test_a_network_of_another_controller_is_read_without_host_bits(text: str, written: str) -> None:
+    """Host bits, which OpenShift and Kubernetes accept, are dropped."""
+    assert str(read_network(text)) == written
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "/", "lab", "192.0.2.1", "10/8", "010.0.0.0/8", "192.0.2.0/33", "192.0.2.0/255.255.255.0", "fe80::%e/10"],
+)
+def test_a_malformed_network_is_none(text: str) -> None:
+    """A malformed CIDR of another controller is no range, and no error; Go does not read it either."""
+    assert read_network(text) is None
+
+
+@given(st.lists(RANGES), st.lists(RANGES))
+def test_subtraction_agrees_with_netaddr(ranges: list[Range], holes: list[Range]) -> None:
+    """netaddr's sets, which are too slow for the product, give the same addresses."""
+    expected = _netaddr(disjoint(ranges)) - _netaddr(holes)
+    assert _netaddr(subtract(disjoint(ranges), holes)) == expected
+
+
+def _netaddr(ranges: Iterable[Range]) -> IPSet:
+    return IPSet(IPRange(str(Address(family, first)), str(Address(family, last))) for family, first, last in ranges)
 
 
 @given(st.lists(RANGES), st.lists(RANGES))
