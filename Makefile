@@ -37,11 +37,13 @@ test: ## lint, and all tests, with a real Kubernetes and a real keepalived (root
 test-unit: ## the quick tests that need neither root nor network
 	@$(RUN) pytest -n auto --dist worksteal -m "not (slow or $(REAL))" --timeout 120
 
-lint: ## ruff, mypy --strict (tests included), and the import contracts between packages
+lint: ## ruff, mypy --strict (tests included), the import contracts between packages, and the dependencies
 	@$(RUN) ruff check --quiet --output-format concise
 	@$(RUN) ruff format --check --quiet || { echo 'kavip: not formatted; run `make format`' >&2; exit 1; }
 	@$(RUN) mypy
 	@$(RUN) lint-imports --no-logo
+	@$(RUN) deptry --no-ansi kavip
+	@$(RUN) deptry --no-ansi . --non-dev-dependency-groups dev
 
 bench: ## measure time and memory, compared with a bare client in the same run
 	@$(RUN) python -m hack.testbed programs
