@@ -2,7 +2,12 @@
 
 import asyncio
 import gc
+from collections.abc import Iterator
+from inspect import iscoroutinefunction
+from typing import Final
 
+import pytest
+from blockbuster import BlockBuster
 from hypothesis import settings
 
 from fuzz import steady as steady
@@ -26,3 +31,36 @@ def pytest_collection_finish() -> None:
     """After the collection, keep its objects out of garbage collection."""
     gc.freeze()
     gc.enable()
+
+
+REAL: Final = ("apiserver", "netns", "cluster", "chart", "image")
+"""Marks of tests with real servers, which read files and wait for processes."""
+
+MAY_BLOCK: Final = (
+    ("kavip/webhook/certs/tls.py", "serving_context"),  # a file in memory: OpenSSL loads a key only from files
+    ("kavip/kube/auth.py", "_read"),  # runs in a loop and a thread of its own
+    ("kavip/kube/auth.py", "_refresh"),  # the token file of a kubeconfig, which kubernetes_asyncio reads
+    ("kavip/agent/keepalived/trackfiles.py", "read"),  # a few bytes of a tmpfs
+    ("structlog/dev.py", "__call__"),  # shows the source in tracebacks, in tests and terminals only
+)
+"""Functions of kavip and below it that may block the event loop."""
+
+
+@pytest.fixture(scope="session", name="guard")
+def _guard() -> BlockBuster:
+    guard = BlockBuster("kavip")
+    for function in guard.functions.values():
+        for file, name in MAY_BLOCK:
+            function.can_block_in(file, name)
+    return guard
+
+
+@pytest.fixture(autouse=True)
+def _blocking_fails(request: pytest.FixtureRequest, guard: BlockBuster) -> Iterator[None]:
+    """A test fails if kavip blocks its event loop."""
+    if not iscoroutinefunction(request.function) or any(map(request.node.get_closest_marker, REAL)):
+        yield
+        return
+    guard.activate()
+    yield
+    guard.deactivate()
