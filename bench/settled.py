@@ -16,7 +16,7 @@ from kavip.api.workload import ConfigMap, DaemonSet
 from kavip.reconcile.group.manifests import digest
 from kavip.reconcile.group.reconcile import plan_group
 from kavip.reconcile.mergepatch import patched
-from kavip.reconcile.observed.nodes import BACKUP, MASTER, AgentStates, Contact, InstanceState, NodeState
+from kavip.reconcile.observed.agentstates import BACKUP, MASTER, AgentStates, Contact, InstanceState, NodeState
 from kavip.reconcile.observed.objects import OwnedObjects
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.observed.records import AppliedObject, record_key

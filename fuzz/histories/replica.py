@@ -17,7 +17,7 @@ from kavip.controller.worker import Worker
 from kavip.controller.writer import Writer
 from kavip.kube.workqueue import WorkQueue
 from kavip.reconcile import enqueue
-from kavip.reconcile.observed.nodes import AgentStates
+from kavip.reconcile.observed.agentstates import AgentStates
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.observed.records import Records
 from kavip.reconcile.plan import Key, KeyKind, Notice, Plan, ProbeTarget, ReconcileOptions

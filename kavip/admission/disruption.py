@@ -15,7 +15,7 @@ from kavip.api.group import GroupSpec, KeepalivedGroup
 from kavip.api.service import Service
 from kavip.snapshot import Snapshot
 from kavip.vrrp import timing
-from kavip.vrrp.groups import has_password
+from kavip.vrrp.groupspec import has_password
 
 _SWITCHOVER: Final = "all nodes switch at the same moment (see the group's Programmed condition)"
 _PAUSE: Final = "pause for a fail-over"

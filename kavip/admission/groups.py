@@ -1,7 +1,7 @@
 """
 The rules for a KeepalivedGroup.
 
-:mod:`kavip.vrrp.groups` checks the spec alone; the rules here read other objects too.
+:mod:`kavip.vrrp.groupspec` checks the spec alone; the rules here read other objects too.
 """
 
 from typing import Final
@@ -16,7 +16,7 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.refusal import Refusal
 from kavip.api.scheduling import placement_fields
 from kavip.names import Reason
-from kavip.vrrp import groups as spec_rules
+from kavip.vrrp import groupspec as spec_rules
 from kavip.vrrp import routerids
 
 _DEFAULT_FIELD: Final = f"metadata.labels[{names.DEFAULT_GROUP_LABEL}]"
@@ -43,13 +43,14 @@ def router_ids_are_available(group: KeepalivedGroup, context: GroupContext) -> F
     """Blacklist and segment leave enough virtual router IDs for the Services of the group."""
     usage = routeridusage.UsageCounter(context.snapshot).usage(group)
     needed = routeridusage.needed_ids(group, context.snapshot)
-    if routerids.capacity(routerids.blacklist_of(group.spec), frozenset()) < needed and group.is_shared:
+    if group.is_shared and routerids.capacity(routerids.blacklist_of(group.spec), frozenset()) < group.spec.instances.count:
         return  # group_spec_is_valid refuses it
     if usage.left < 0:
+        shared = "" if group.is_shared else ", or set spec.instances.mode: Shared"
         message = (
             f"the instances of this group need {counted(needed, 'virtual router ID')}, "
             f"but only {max(needed + usage.left, 0)} can be used: {usage}; "
-            "blacklist fewer, choose another segment, or set spec.instances.mode: Shared"
+            f"blacklist fewer, or choose another segment{shared}"
         )
         yield Refusal(Reason.ROUTER_IDS_EXHAUSTED, message, _BLACKLIST_FIELD)
 

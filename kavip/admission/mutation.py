@@ -16,7 +16,7 @@ from kavip.api.group import GroupSpec, KeepalivedGroup
 from kavip.api.review import AdmissionRequest
 from kavip.api.service import Service, ServiceStatus
 from kavip.snapshot import Snapshot
-from kavip.vrrp import groups
+from kavip.vrrp import groupspec
 
 _NO_PATCH: Final = Verdict()
 
@@ -39,7 +39,7 @@ def mutate_group(request: AdmissionRequest) -> Verdict:
     if asked.subject.metadata.deletion_timestamp:
         return _NO_PATCH
     old = asked.old
-    values = groups.defaults(asked.subject) if old is None else defaults_on_update(asked.subject.spec, old.spec)
+    values = groupspec.defaults(asked.subject) if old is None else defaults_on_update(asked.subject.spec, old.spec)
     return _patched(request, {("spec", name): value for name, value in values.items()})
 
 
@@ -66,8 +66,8 @@ def _omitted_defaults(new: GroupSpec, old: GroupSpec) -> dict[str, Any]:
 
 def _obsolete_defaults(new: GroupSpec, old: GroupSpec) -> dict[str, Any]:
     """The default interval of version 3: ``kubectl apply`` keeps it when the user changes to version 2."""
-    is_changed = new.vrrp_version not in (None, groups.NEW_VERSION) and old.vrrp_version == groups.NEW_VERSION
-    is_kept = new.advert_interval_milliseconds == old.advert_interval_milliseconds == groups.NEW_INTERVAL
+    is_changed = new.vrrp_version not in (None, groupspec.NEW_VERSION) and old.vrrp_version == groupspec.NEW_VERSION
+    is_kept = new.advert_interval_milliseconds == old.advert_interval_milliseconds == groupspec.NEW_INTERVAL
     return {"advertIntervalMilliseconds": msgspec.UNSET} if is_changed and is_kept else {}
 
 

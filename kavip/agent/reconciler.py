@@ -29,8 +29,8 @@ from kavip.agent.config.localize import addresses_of
 from kavip.agent.config.model import LocalizedConfig, MountedConfig, NextConfig, RefusedConfig
 from kavip.agent.config.switchover import NEAR, running_password, timestamp
 from kavip.agent.desired import DesiredConfig
-from kavip.agent.health.feeds import HealthFeeds
-from kavip.agent.joining import PAUSE
+from kavip.agent.health.nodehealth import HealthFeeds
+from kavip.agent.newpassword import PAUSE
 from kavip.agent.keepalived import process
 from kavip.agent.keepalived.configtest import ConfigTest, version_problem
 from kavip.agent.keepalived.monitor import Monitor

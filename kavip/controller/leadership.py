@@ -30,7 +30,7 @@ from kavip.kube.resources import Resource
 from kavip.kube.transport import Guard
 from kavip.kube.workqueue import WorkQueue
 from kavip.reconcile import enqueue
-from kavip.reconcile.observed.nodes import AgentStates
+from kavip.reconcile.observed.agentstates import AgentStates
 from kavip.reconcile.observed.records import Records
 from kavip.reconcile.plan import Key, KeyKind, Notice, ReconcileOptions
 from kavip.settings import Settings, split_names

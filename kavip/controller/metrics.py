@@ -14,7 +14,7 @@ from kavip import telemetry
 from kavip.api import conditions
 from kavip.names import Condition as ConditionType
 from kavip.names import Contest, Reason
-from kavip.reconcile.observed.nodes import AgentStates
+from kavip.reconcile.observed.agentstates import AgentStates
 from kavip.snapshot import Snapshot
 
 _ADVERTISED: Final = (Reason.MASTER.value, Reason.NO_MASTER.value, Reason.SPLIT_BRAIN.value, Reason.UNKNOWN.value)

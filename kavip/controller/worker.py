@@ -26,7 +26,7 @@ from kavip.names import Contest
 from kavip.reconcile.enqueue import Start
 from kavip.reconcile.group.inactive import plan_while_operator_runs
 from kavip.reconcile.group.reconcile import plan_group
-from kavip.reconcile.observed.nodes import AgentStates
+from kavip.reconcile.observed.agentstates import AgentStates
 from kavip.reconcile.observed.objects import OwnedObjects
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.observed.operator import OperatorWatch, WritesBlocked

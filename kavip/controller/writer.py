@@ -32,8 +32,8 @@ from kavip.kube.resources import (
     Resource,
 )
 from kavip.reconcile.group.manifests import digest
-from kavip.reconcile.migration import fieldmanager
-from kavip.reconcile.migration.fieldmanager import ManagedObject
+from kavip.reconcile.takeover import fieldmanager
+from kavip.reconcile.takeover.fieldmanager import ManagedObject
 from kavip.reconcile.observed.ownership import owner_conflict
 from kavip.reconcile.observed.records import (
     AppliedObject,

@@ -4,7 +4,7 @@ keepalived: VRIDs, the lines that users may add, the model of a group and its te
 Pure: every result depends on the arguments only. What keepalived 2.2.7 does with each line was measured, and the form
 of the text follows from that. The modules, in the order of the data:
 
-* :mod:`~kavip.vrrp.groups`: validation of a KeepalivedGroup by itself, and the defaults of a new one;
+* :mod:`~kavip.vrrp.groupspec`: validation of a KeepalivedGroup by itself, and the defaults of a new one;
 * :mod:`~kavip.vrrp.members`: the Services and nodes of a group as input of its configuration;
 * :mod:`~kavip.vrrp.routerids`, :mod:`kavip.vrrp.openshift`: the assignment of VRIDs, and those never used;
 * :mod:`~kavip.vrrp.tokens`, :mod:`kavip.vrrp.grammar`, :mod:`kavip.vrrp.keywords`, :mod:`kavip.vrrp.verbatim`: the

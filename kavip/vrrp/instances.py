@@ -23,7 +23,7 @@ from kavip.memo import KEEPS_NOTHING, Memory
 from kavip.vrrp import keys, tracking, virtualips
 from kavip.vrrp.globaldefs import globals_of
 from kavip.vrrp.grammar import Line
-from kavip.vrrp.groups import has_password
+from kavip.vrrp.groupspec import has_password
 from kavip.vrrp.members import Member, Peer, interfaces_of
 from kavip.vrrp.priorities import priorities
 from kavip.vrrp.timing import timing_of

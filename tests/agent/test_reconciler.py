@@ -18,7 +18,7 @@ from kavip.agent import main, network, preparation
 from kavip.agent import reconciler as reconcilers
 from kavip.agent.config.facts import InterfaceAddress, KernelRoute
 from kavip.agent.config.localize import localize
-from kavip.agent.joining import PAUSE
+from kavip.agent.newpassword import PAUSE
 from kavip.agent.keepalived import monitor, reload
 from kavip.agent.keepalived.configtest import ConfigTest, Program
 from kavip.agent.keepalived.rundir import RunDirectory

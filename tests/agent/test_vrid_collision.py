@@ -10,7 +10,7 @@ import pytest
 from kavip import names
 from kavip.controller.prober import AgentProber
 from kavip.reconcile.observed import collisions
-from kavip.reconcile.observed.nodes import AgentStates
+from kavip.reconcile.observed.agentstates import AgentStates
 from kavip.reconcile.plan import Key, KeyKind, ProbeTarget
 from tests.agent import mounts
 from tests.agent.conftest import MakePod

@@ -54,8 +54,8 @@ def test_external_ips_need_a_pool_or_a_right(installation: Installation) -> None
     ann, eve = User(installation, "ann"), User(installation, "eve")
     wait_for("Services are judged", lambda: "in no VIPPool" in eve.apply("probe", "203.0.113.1").stderr)
     assert eve.apply("probe", "203.0.113.1").stderr == (
-        'The Service "probe" is invalid: spec.externalIPs[0]: "203.0.113.1": in no VIPPool; '
-        "choose an address of edge (192.0.2.128/27)\n"
+        'The Service "probe" is invalid: spec.externalIPs[0]: "203.0.113.1": is in no VIPPool; '
+        "choose an address from edge (192.0.2.128/27)\n"
     )
     wait_for("ann may", lambda: ann.apply("free", "203.0.113.1").returncode == 0)
     assert eve.kubectl("label", "service", "free", "-n", "shop", "a=b").returncode == 0

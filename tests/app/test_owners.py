@@ -79,7 +79,7 @@ def test_a_pool_in_the_service_range_is_a_warning(installation: Installation) ->
     first = cidr.partition("/")[0]
     done = installation.apply(a_pool("inside", f"{first}/32"))
     assert done.returncode == 0, done.stderr
-    assert f"{first} lies in the cluster's own range for Services, {cidr} (ServiceCIDR kubernetes)" in done.stderr
+    assert f"{first} is in the cluster's Service range {cidr} (ServiceCIDR kubernetes)" in done.stderr
 
 
 def numbers(installation: Installation) -> dict[str, int]:

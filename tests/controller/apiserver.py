@@ -12,7 +12,7 @@ from kavip.controller.worker import Worker
 from kavip.kube.workqueue import WorkQueue
 from kavip.reconcile import enqueue
 from kavip.reconcile.enqueue import Start
-from kavip.reconcile.observed.nodes import AgentStates
+from kavip.reconcile.observed.agentstates import AgentStates
 from kavip.reconcile.observed.records import Records
 from kavip.reconcile.plan import Key, KeyKind, Plan, ReconcileOptions, StatusPatch
 from tests.reconcile.world import NOW, World, cluster

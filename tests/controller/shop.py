@@ -7,7 +7,7 @@ from typing import Any
 
 from kavip.controller.worker import Worker
 from kavip.kube.workqueue import WorkQueue
-from kavip.reconcile.observed.nodes import AgentStates
+from kavip.reconcile.observed.agentstates import AgentStates
 from kavip.reconcile.observed.objects import OwnedObjects
 from kavip.reconcile.observed.operator import OperatorWatch
 from kavip.reconcile.observed.records import Records

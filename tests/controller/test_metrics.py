@@ -12,7 +12,7 @@ from kavip.controller.metrics import GroupMetrics, PoolMetrics
 from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.request import read_request
 from kavip.names import Contest
-from kavip.reconcile.observed.nodes import AgentStates, Collision, Contact, NodeState
+from kavip.reconcile.observed.agentstates import AgentStates, Collision, Contact, NodeState
 from kavip.snapshot import Snapshot
 from tests.reconcile.service.planning import told
 from tests.support import build

@@ -18,7 +18,7 @@ from kavip.controller.prober import AgentProber
 from kavip.names import Reason
 from kavip.reconcile.observed.agent import node_state
 from kavip.reconcile.observed.mastership import Mastership
-from kavip.reconcile.observed.nodes import ExcludedInstance, NodeState
+from kavip.reconcile.observed.agentstates import ExcludedInstance, NodeState
 from kavip.reconcile.plan import ProbeTarget
 from tests.support import build
 

@@ -15,7 +15,7 @@ from kavip.caches import Caches
 from kavip.kube.client import Client
 from kavip.kube.workqueue import LOW_PRIORITY_CONCURRENCY, WorkQueue
 from kavip.reconcile import enqueue
-from kavip.reconcile.observed.nodes import BACKUP, MASTER, AgentStates, Contact, InstanceState, NodeState
+from kavip.reconcile.observed.agentstates import BACKUP, MASTER, AgentStates, Contact, InstanceState, NodeState
 from kavip.reconcile.plan import Key, KeyKind
 from kavip.vrrp.running import running_instances
 from tests.controller.apiserver import Prober, Server, leading

@@ -18,7 +18,7 @@ from kavip.errors import Conflict, NotFound
 from kavip.kube.client import Client
 from kavip.kube.resources import CONFIGMAPS, DAEMONSETS, GROUPS, PODS, POOLS, SERVICES, Resource
 from kavip.reconcile.group.reconcile import plan_group
-from kavip.reconcile.observed.nodes import AgentStates
+from kavip.reconcile.observed.agentstates import AgentStates
 from kavip.reconcile.observed.objects import OwnedObjects
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.observed.records import Records

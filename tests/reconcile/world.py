@@ -28,7 +28,7 @@ from kavip.api.workload import (
 )
 from kavip.reconcile.group.manifests import digest
 from kavip.reconcile.group.reconcile import plan_group
-from kavip.reconcile.observed.nodes import AgentStates, ExcludedInstance, NodeState
+from kavip.reconcile.observed.agentstates import AgentStates, ExcludedInstance, NodeState
 from kavip.reconcile.observed.objects import OwnedObjects
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.observed.records import AppliedObject, Records, ReplacedPod, record_key

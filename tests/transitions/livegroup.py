@@ -27,7 +27,7 @@ from kavip.api.agent import decode_state
 from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
 from kavip.reconcile.observed.agent import node_state
-from kavip.reconcile.observed.nodes import Contact
+from kavip.reconcile.observed.agentstates import Contact
 from kavip.snapshot import Object
 from tests.agent.pod import PATIENCE, Pod
 from tests.reconcile.world import GROUP, NOW, World, cluster, pod

@@ -8,7 +8,7 @@ import pytest
 from hack.testbed import process
 from kavip import names
 from kavip.api.group import PasswordAuth, SecretRef
-from kavip.reconcile.observed.nodes import Contact
+from kavip.reconcile.observed.agentstates import Contact
 from tests.agent.pod import PATIENCE
 from tests.reconcile.world import GROUP
 from tests.transitions.conftest import MakeLiveGroup

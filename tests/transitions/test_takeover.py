@@ -14,7 +14,7 @@ from kavip import names
 from kavip.api.group import Check, PasswordAuth, SecretRef
 from kavip.vrrp import operatorconfig
 from tests.keepalived_operator.oldobjects import conf, instance
-from tests.reconcile.migration.oldinstallation import with_taint
+from tests.reconcile.takeover.oldinstallation import with_taint
 from tests.reconcile.world import GROUP
 from tests.support import build
 from tests.transitions.conftest import lan as lan

@@ -18,7 +18,8 @@ from kavip.agent.config.localize import PASSWORD, localize
 from kavip.agent.config.model import LocalizedConfig
 from kavip.api.group import GroupSpec, GroupStatus, GroupVirtualIP, KeepalivedGroup
 from kavip.names import Reason
-from kavip.vrrp import groups, routerids, verbatim
+from kavip.vrrp import routerids, verbatim
+from kavip.vrrp import groupspec
 from kavip.vrrp.virtualips import VirtualIP
 from tests.agent.mounts import mounted
 from tests.support import build
@@ -59,7 +60,7 @@ def accepts_global(lines: dict[str, str]) -> bool:
 
 def accepts_group(spec: dict[str, Any]) -> bool:
     """Fields of a group."""
-    return not groups.check_group(KeepalivedGroup(spec=msgspec.convert({"interface": "eth0", **spec}, GroupSpec)))
+    return not groupspec.check_group(KeepalivedGroup(spec=msgspec.convert({"interface": "eth0", **spec}, GroupSpec)))
 
 
 def accepts_interface(name: str) -> bool:
@@ -78,7 +79,7 @@ def accepts_node(name: str) -> bool:
 def accepts_virtual_ips(addresses: list[str]) -> bool:
     """A group's own VIPs."""
     listed = [GroupVirtualIP(address=text) for text in addresses]
-    return not groups.check_group(KeepalivedGroup(spec=GroupSpec(interface="eth0", virtual_ips=listed)))
+    return not groupspec.check_group(KeepalivedGroup(spec=GroupSpec(interface="eth0", virtual_ips=listed)))
 
 
 def accepts_password(text: str) -> bool:

@@ -33,7 +33,7 @@ from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import Apply, Plan, ReconcileOptions, StatusPatch
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import KINDS, Object, Snapshot, is_candidate
-from kavip.vrrp import groups as vrrp_groups
+from kavip.vrrp import groupspec as vrrp_groups
 
 W = TypeVar("W", bound=Service | KeepalivedGroup)
 

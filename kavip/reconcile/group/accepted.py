@@ -9,7 +9,7 @@ from kavip.names import Reason
 from kavip.reconcile.group.objects import LONGEST_NAME
 from kavip.reconcile.plan import ConditionState
 from kavip.snapshot import Snapshot
-from kavip.vrrp.groups import check_group
+from kavip.vrrp.groupspec import check_group
 from kavip.vrrp.verbatim import summary
 
 

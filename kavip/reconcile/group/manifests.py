@@ -66,7 +66,7 @@ def config_map(
     """
     The ConfigMap: keepalived's text under *key*, the next text, and ``agent.json`` for the agents.
 
-    *leaders*: see :mod:`~kavip.reconcile.migration.progress`. *tracks*: the ``locals`` of ``agent.json``.
+    *leaders*: see :mod:`~kavip.reconcile.takeover.progress`. *tracks*: the ``locals`` of ``agent.json``.
     """
     current, following = published.current, published.next
     config = msgspec.structs.replace(

@@ -23,13 +23,13 @@ from kavip.reconcile.group import manifests
 from kavip.reconcile.group.desired import Desired
 from kavip.reconcile.group.existing import RECHECK, Existing, find_conflict
 from kavip.reconcile.group.manifests import Manifest, digest
-from kavip.reconcile.migration.progress import is_old
-from kavip.reconcile.observed.nodes import NodeState
+from kavip.reconcile.takeover.progress import is_old
+from kavip.reconcile.observed.agentstates import NodeState
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.observed.ownership import Made
 from kavip.reconcile.plan import Apply, PodAnnotation, ReconcileOptions
 from kavip.reconcile.rollout.configmap import PublishedRevisions
-from kavip.vrrp.groups import check_group
+from kavip.vrrp.groupspec import check_group
 
 LONGEST_NAME: Final = 63  # the name becomes the value of a label
 NUDGE: Final = 10.0
@@ -112,7 +112,7 @@ def _needed_bodies(
     ConfigMap and DaemonSet, in the order in which they are written: pods need their ConfigMap.
 
     While pods of keepalived-operator exist, the DaemonSet replaces no pod by itself
-    (:mod:`~kavip.reconcile.migration.replacement` does).
+    (:mod:`~kavip.reconcile.takeover.replacement` does).
     """
     takeover = existing.takeover
     return (

@@ -9,7 +9,7 @@ from kavip.api.group import KeepalivedGroup
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.reconcile.group.desired import Desired
-from kavip.reconcile.observed.nodes import NodeState
+from kavip.reconcile.observed.agentstates import NodeState
 from kavip.reconcile.plan import ConditionState
 from kavip.reconcile.text import few
 

@@ -12,7 +12,7 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.scheduling import placement_fields
 from kavip.names import Reason
 from kavip.reconcile.group.desired import Desired
-from kavip.reconcile.observed.nodes import NodeState
+from kavip.reconcile.observed.agentstates import NodeState
 from kavip.reconcile.plan import ConditionState
 from kavip.reconcile.text import few
 from kavip.snapshot import Snapshot

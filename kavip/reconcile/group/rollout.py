@@ -14,7 +14,7 @@ from kavip.api.instant import instant_text
 from kavip.reconcile.group.desired import Desired
 from kavip.reconcile.group.existing import Existing
 from kavip.reconcile.group.objects import ObjectsPlan, plan_objects
-from kavip.reconcile.migration.replacement import Replacement, plan_replacement
+from kavip.reconcile.takeover.replacement import Replacement, plan_replacement
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import ProbeTarget, ReconcileOptions
 from kavip.reconcile.rollout.configmap import Revision, settings_of

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kavip.api.group import KeepalivedGroup
-from kavip.reconcile import takenids
+from kavip.reconcile import segmentids
 from kavip.reconcile.observed.neighbours import Elsewhere
 from kavip.reconcile.observed.observed import Observed
 from kavip.snapshot import Snapshot
@@ -51,7 +51,7 @@ def assign_router_ids(
     groups run; a new instance gets none of their VRIDs.
     """
     held, wanted = group.status.router_ids or {}, keys.wanted_keys(group, members)
-    taken = takenids.taken_ids(snapshot, group, observed.records.reserved)
+    taken = segmentids.taken_ids(snapshot, group, observed.records.reserved)
     if not held.keys() >= set(wanted):
         taken |= others.router_ids(snapshot.neighbours(group)) - set(held.values())
     assigned = routerids.assign(

@@ -2,7 +2,7 @@
 What the controller has observed besides the Snapshot. PURE.
 
 * :mod:`~kavip.reconcile.observed.observed`: ``Observed``, the second input of every decision, of three parts:
-  :mod:`~kavip.reconcile.observed.nodes`: what the agents reported;
+  :mod:`~kavip.reconcile.observed.agentstates`: what the agents reported;
   :mod:`~kavip.reconcile.observed.objects`: the objects that groups own;
   :mod:`~kavip.reconcile.observed.records`: what the controller recorded of its own plans and writes;
 * :mod:`~kavip.reconcile.observed.agent`: decodes an answer of ``/state``;

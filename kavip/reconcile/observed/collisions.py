@@ -13,7 +13,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from kavip.reconcile.observed.nodes import Collision, NodeState
+from kavip.reconcile.observed.agentstates import Collision, NodeState
 
 LASTING: Final = 10.0
 """Seconds for which a counter has to grow."""

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kavip.api.address import Address
-from kavip.reconcile.observed.nodes import MASTER, InstanceState, NodeState
+from kavip.reconcile.observed.agentstates import MASTER, InstanceState, NodeState
 from kavip.vrrp.operatorconfig import OperatorInstance
 
 PORT: Final = 9650

@@ -18,7 +18,7 @@ from kavip.api.address import Address
 from kavip.api.group import KeepalivedGroup
 from kavip.memo import Memory
 from kavip.names import Reason
-from kavip.reconcile.observed.nodes import BACKUP, FAULT, MASTER, AgentStates, Contact, NodeState
+from kavip.reconcile.observed.agentstates import BACKUP, FAULT, MASTER, AgentStates, Contact, NodeState
 from kavip.vrrp.timing import SECOND, timing_of
 
 _SOON: Final = 0.5  # seconds that two masters may take to notice each other, where adverts come more often

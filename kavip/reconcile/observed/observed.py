@@ -4,7 +4,7 @@ The second input of a decision: what the controller has observed besides the Sna
 
 from dataclasses import dataclass, field
 
-from kavip.reconcile.observed.nodes import AgentStates
+from kavip.reconcile.observed.agentstates import AgentStates
 from kavip.reconcile.observed.objects import OwnedObjects
 from kavip.reconcile.observed.records import Records
 

@@ -21,7 +21,7 @@ from kavip.api.agent import AgentConfig, RevisionConfig, decode_config
 from kavip.api.group import KeepalivedGroup
 from kavip.api.instant import instant_text, read_instant
 from kavip.api.workload import ConfigMap
-from kavip.vrrp.groups import has_password
+from kavip.vrrp.groupspec import has_password
 from kavip.vrrp.running import RunningInstance, running_instances
 
 MARGIN: Final = 1.0

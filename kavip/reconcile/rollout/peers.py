@@ -22,7 +22,7 @@ from typing import Final
 from kavip.api.address import BITS, Address
 from kavip.api.cluster import Node, Pod
 from kavip.api.group import KeepalivedGroup
-from kavip.reconcile.observed.nodes import AgentStates
+from kavip.reconcile.observed.agentstates import AgentStates
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import age
 from kavip.reconcile.rollout.configmap import Revision

@@ -12,7 +12,7 @@ from typing import Final
 
 from kavip.api.cluster import Node
 from kavip.api.instant import read_instant
-from kavip.reconcile.observed.nodes import AgentStates, Contact, NodeState
+from kavip.reconcile.observed.agentstates import AgentStates, Contact, NodeState
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.rollout.configmap import Revision
 

@@ -15,7 +15,7 @@ from kavip.api.scheduling import placement_fields
 from kavip.api.service import Service
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
-from kavip.reconcile.observed.nodes import ExcludedInstance
+from kavip.reconcile.observed.agentstates import ExcludedInstance
 from kavip.reconcile.plan import ConditionState
 from kavip.reconcile.service.vips import ServiceVIPs, ServingGroup
 from kavip.reconcile.text import few

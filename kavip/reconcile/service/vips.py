@@ -11,9 +11,9 @@ from kavip.api.cluster import Pod
 from kavip.api.group import KeepalivedGroup
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
-from kavip.reconcile import takenids
+from kavip.reconcile import segmentids
 from kavip.reconcile.observed.mastership import Mastership
-from kavip.reconcile.observed.nodes import NodeState
+from kavip.reconcile.observed.agentstates import NodeState
 from kavip.reconcile.observed.observed import Observed
 from kavip.snapshot import Snapshot
 from kavip.vrrp import members
@@ -48,7 +48,7 @@ class ServingGroup:
     @property
     def has_free_router_id(self) -> bool:
         """Whether the group has a VRID left."""
-        return self.group is not None and takenids.count_free_ids(self.snapshot, self.group) > 0
+        return self.group is not None and segmentids.count_free_ids(self.snapshot, self.group) > 0
 
     def mastership(self, observed: Observed) -> Mastership:
         """Which node is master of what."""

@@ -17,7 +17,7 @@ from kavip.api.group import GroupVirtualIP, Instances, KeepalivedGroup
 from kavip.api.meta import LabelSelector
 from kavip.api.service import Service
 from kavip.reconcile.group import outdated
-from kavip.reconcile.observed.nodes import BACKUP, MASTER, AgentStates, Contact, InstanceState, NodeState
+from kavip.reconcile.observed.agentstates import BACKUP, MASTER, AgentStates, Contact, InstanceState, NodeState
 from kavip.reconcile.plan import Key, KeyKind
 from kavip.reconcile.service.programmed import programmed_state
 from kavip.snapshot import Snapshot

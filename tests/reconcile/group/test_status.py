@@ -13,7 +13,7 @@ from kavip.api.cluster import ContainerState, ContainerStatus, PodCondition, Pod
 from kavip.api.group import GroupVirtualIP, KeepalivedGroup, PasswordAuth, SecretRef
 from kavip.names import Reason
 from kavip.reconcile.group.reconcile import plan_group
-from kavip.reconcile.observed.nodes import ExcludedInstance, InstanceState, NodeState
+from kavip.reconcile.observed.agentstates import ExcludedInstance, InstanceState, NodeState
 from kavip.reconcile.plan import Key, KeyKind, StatusPatch
 from tests.reconcile.group.settledgroup import (
     ACCEPTED,

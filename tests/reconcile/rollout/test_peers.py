@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kavip.api.address import parse_address
 from kavip.api.cluster import Node
-from kavip.reconcile.observed.nodes import AgentStates, Contact, NodeState
+from kavip.reconcile.observed.agentstates import AgentStates, Contact, NodeState
 from kavip.reconcile.observed.objects import OwnedObjects
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import Key, KeyKind, timestamp

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kavip import names
 from kavip.api.group import Instances, PasswordAuth, SecretRef
 from kavip.api.instant import instant_text
-from kavip.reconcile.observed.nodes import Contact, NodeState
+from kavip.reconcile.observed.agentstates import Contact, NodeState
 from kavip.reconcile.rollout import readiness, switchover
 from kavip.reconcile.rollout.configmap import PublishedRevisions, Revision, read_published, settings_of
 from kavip.vrrp.identity import agree

@@ -11,7 +11,7 @@ from kavip.api.address import parse_address
 from kavip.api.agent import NodeProblem, ProblemCode
 from kavip.api.service import Service, ServicePort
 from kavip.controller.prober import steady_since
-from kavip.reconcile.observed.nodes import AgentStates, Contact, InstanceState, NodeState
+from kavip.reconcile.observed.agentstates import AgentStates, Contact, InstanceState, NodeState
 from kavip.reconcile.plan import Key, KeyKind
 from kavip.snapshot import Object
 from kavip.vrrp.tracking import local_track

@@ -10,7 +10,7 @@ from kavip.api.address import parse_address
 from kavip.api.cluster import NodeCondition
 from kavip.api.meta import LabelSelector
 from kavip.names import Reason
-from kavip.reconcile.observed.nodes import AgentStates, ExcludedInstance
+from kavip.reconcile.observed.agentstates import AgentStates, ExcludedInstance
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import Key, KeyKind, Plan
 from kavip.reconcile.service.reconcile import plan_service

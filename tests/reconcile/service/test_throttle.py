@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kavip import names
-from kavip.reconcile.observed.nodes import AgentStates
+from kavip.reconcile.observed.agentstates import AgentStates
 from kavip.reconcile.plan import Key, KeyKind
 from tests.reconcile.service.planning import ASSIGNED, PROGRAMMED, VIP, WEB, conditions_of, programmed_of, web
 from tests.reconcile.world import GROUP, NOW, World, agent_states, body_of, cluster, running

@@ -12,13 +12,13 @@ from typing import Final
 from kavip import names
 from kavip.api.scheduling import placement_fields
 from kavip.names import Reason
-from kavip.reconcile.migration.progress import Takeover
-from kavip.reconcile.observed.nodes import FAULT, MASTER, NodeState
+from kavip.reconcile.takeover.progress import Takeover
+from kavip.reconcile.observed.agentstates import FAULT, MASTER, NodeState
 from kavip.reconcile.observed.records import ReplacedPod
 from kavip.reconcile.plan import ConditionState, PodRemoval
 from kavip.reconcile.text import few
 from kavip.vrrp.coexistence import stranded
-from kavip.vrrp.groups import has_password
+from kavip.vrrp.groupspec import has_password
 from kavip.vrrp.instances import Instance, Model
 
 _STAYS: Final = frozenset({"nopreempt"})

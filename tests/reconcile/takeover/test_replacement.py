@@ -9,12 +9,12 @@ from kavip.api.group import Check
 from kavip.controller.writer import Writer
 from kavip.errors import NotFound, Unavailable
 from kavip.reconcile.observed import exporter
-from kavip.reconcile.observed.nodes import InstanceState, NodeState
+from kavip.reconcile.observed.agentstates import InstanceState, NodeState
 from kavip.reconcile.plan import Key, KeyKind, PodRemoval
 from kavip.reconcile.predicate import PendingWrites
 from tests.keepalived_operator.oldobjects import conf, instance, new_pod, old_pod
 from tests.reconcile.group.settledgroup import PROGRAMMED, WEB, condition, serving
-from tests.reconcile.migration.oldinstallation import (
+from tests.reconcile.takeover.oldinstallation import (
     NODES,
     VIP,
     catch_up,

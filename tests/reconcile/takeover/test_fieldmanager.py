@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kavip.reconcile.migration.fieldmanager import take_over_spec
+from kavip.reconcile.takeover.fieldmanager import take_over_spec
 
 
 def claims(manager: str, operation: str, fields: dict[str, Any], subresource: str = "") -> dict[str, Any]:

@@ -6,11 +6,11 @@ import pytest
 from kavip import names
 from kavip.api.group import PasswordAuth, SecretRef
 from kavip.reconcile.observed import exporter
-from kavip.reconcile.observed.nodes import NodeState
+from kavip.reconcile.observed.agentstates import NodeState
 from kavip.reconcile.plan import Apply, Key, KeyKind
 from tests.keepalived_operator.oldobjects import conf, configmap, instance, metrics, new_pod
 from tests.reconcile.group.settledgroup import ACCEPTED, PROGRAMMED, WEB, annotations, applied, condition, serving
-from tests.reconcile.migration.oldinstallation import (
+from tests.reconcile.takeover.oldinstallation import (
     NODES,
     OLD,
     VIP,

@@ -7,7 +7,7 @@ import msgspec
 from kavip import names
 from kavip.api.cluster import NodeCondition, Taint
 from kavip.reconcile.observed import exporter
-from kavip.reconcile.observed.nodes import InstanceState, NodeState
+from kavip.reconcile.observed.agentstates import InstanceState, NodeState
 from kavip.vrrp import operatorconfig
 from tests.keepalived_operator.oldobjects import conf, configmap, instance, metrics, new_pod, old_pod
 from tests.reconcile.group.settledgroup import WEB, serving

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from kavip.api.group import GroupSpec, KeepalivedGroup
 from kavip.api.meta import Metadata
-from kavip.vrrp import groups, timing
+from kavip.vrrp import timing
+from kavip.vrrp import groupspec
 
 PASSWORD = {"passwordAuth": {"secretRef": {"name": "vrrp"}}}
 
@@ -189,13 +190,13 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
 @pytest.mark.parametrize("spec", FINE, ids=str)
 def test_valid_groups(spec: dict[str, Any]) -> None:
     """A valid group is accepted."""
-    assert groups.check_group(group(**spec)) == ()
+    assert groupspec.check_group(group(**spec)) == ()
 
 
 @pytest.mark.parametrize(("spec", "field", "remedy"), WRONG, ids=[f"{field}-{remedy}" for _, field, remedy in WRONG])
 def test_invalid_fields(spec: dict[str, Any], field: str, remedy: str) -> None:
     """An invalid field gives one refusal, with the path of the field, its value and the remedy."""
-    (found,) = groups.check_group(group(**spec))
+    (found,) = groupspec.check_group(group(**spec))
     assert found.field == field
     assert found.message.startswith(f"{field}: ")
     assert remedy in found.message
@@ -204,12 +205,12 @@ def test_invalid_fields(spec: dict[str, Any], field: str, remedy: str) -> None:
 def test_a_name_must_fit_a_label() -> None:
     """The name of the group is a label value of all its objects."""
     named = [KeepalivedGroup(metadata=Metadata(name="n" * length), spec=group().spec) for length in (63, 64)]
-    assert [[finding.field for finding in groups.check_group(each)] for each in named] == [[], ["metadata.name"]]
+    assert [[finding.field for finding in groupspec.check_group(each)] for each in named] == [[], ["metadata.name"]]
 
 
 def test_all_findings() -> None:
     """All errors are reported, in the order of the fields."""
-    found = groups.check_group(group(interface="lo", blacklistRouterIDs=[0, 0], vrrpVersion=9))
+    found = groupspec.check_group(group(interface="lo", blacklistRouterIDs=[0, 0], vrrpVersion=9))
     assert [finding.field for finding in found] == [
         "spec.interface",
         "spec.blacklistRouterIDs[0]",
@@ -240,11 +241,11 @@ FAST = {"vrrpVersion": 3, "advertIntervalMilliseconds": 200}
 )
 def test_defaults(spec: dict[str, Any], expected: dict[str, Any]) -> None:
     """A new group gets defaults for fields that it does not set, and none that contradicts another field."""
-    found = groups.defaults(group(**spec))
+    found = groupspec.defaults(group(**spec))
     assert found == expected
     completed = group(**{**spec, **found})
-    assert groups.check_group(completed) == ()
-    assert groups.defaults(completed) == {}
+    assert groupspec.check_group(completed) == ()
+    assert groupspec.defaults(completed) == {}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from kavip.agent.config.model import LocalizedConfig, MountedConfig
-from kavip.agent.joining import WAIT, JoiningPod
+from kavip.agent.newpassword import WAIT, JoiningPod
 from kavip.agent.report.dump import Data, Dump, Entry, Stats
 from kavip.api.agent import decode_state
 from kavip.reconcile.observed.agent import node_state

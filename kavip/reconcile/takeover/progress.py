@@ -5,7 +5,7 @@ Everything follows from what is observed: the group's annotation, its ConfigMap,
 may be restarted, and the take-over paused, at any moment. While an old pod exists, the key ``keepalived.conf`` of the
 ConfigMap stays as it was found, and the new pods read ``kavip.conf``.
 
-This module only observes. :mod:`~kavip.reconcile.migration.replacement` deletes the old pods.
+This module only observes. :mod:`~kavip.reconcile.takeover.replacement` deletes the old pods.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from kavip.api.agent import decode_config
 from kavip.api.cluster import Node, Pod
 from kavip.api.group import KeepalivedGroup
 from kavip.api.workload import ConfigMap, controller_of
-from kavip.reconcile.observed.nodes import MASTER, InstanceState, NodeState
+from kavip.reconcile.observed.agentstates import MASTER, InstanceState, NodeState
 from kavip.snapshot import Snapshot
 from kavip.vrrp import operatorconfig
 from kavip.vrrp.coexistence import Coexistence
