@@ -16,8 +16,7 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.refusal import Refusal
 from kavip.api.scheduling import placement_fields
 from kavip.names import Reason
-from kavip.vrrp import groupspec as spec_rules
-from kavip.vrrp import routerids
+from kavip.vrrp import groupspec, routerids
 
 _DEFAULT_FIELD: Final = f"metadata.labels[{names.DEFAULT_GROUP_LABEL}]"
 _BLACKLIST_FIELD: Final = "spec.blacklistRouterIDs"
@@ -28,7 +27,7 @@ GroupContext = Context[KeepalivedGroup]
 
 def group_spec_is_valid(group: KeepalivedGroup, _: GroupContext) -> Findings:
     """The spec is valid by itself."""
-    yield from spec_rules.check_group(group)
+    yield from groupspec.check_group(group)
 
 
 def namespace_holds_groups(group: KeepalivedGroup, context: GroupContext) -> Findings:
@@ -43,14 +42,19 @@ def router_ids_are_available(group: KeepalivedGroup, context: GroupContext) -> F
     """Blacklist and segment leave enough virtual router IDs for the Services of the group."""
     usage = routeridusage.UsageCounter(context.snapshot).usage(group)
     needed = routeridusage.needed_ids(group, context.snapshot)
-    if group.is_shared and routerids.capacity(routerids.blacklist_of(group.spec), frozenset()) < group.spec.instances.count:
+    if (
+        group.is_shared
+        and routerids.capacity(routerids.blacklist_of(group.spec), frozenset()) < group.spec.instances.count
+    ):
         return  # group_spec_is_valid refuses it
     if usage.left < 0:
-        shared = "" if group.is_shared else ", or set spec.instances.mode: Shared"
+        remedy = "or choose another segment"
+        if not group.is_shared:
+            remedy = "choose another segment, or set spec.instances.mode: Shared"
         message = (
             f"the instances of this group need {counted(needed, 'virtual router ID')}, "
             f"but only {max(needed + usage.left, 0)} can be used: {usage}; "
-            f"blacklist fewer, or choose another segment{shared}"
+            f"blacklist fewer, {remedy}"
         )
         yield Refusal(Reason.ROUTER_IDS_EXHAUSTED, message, _BLACKLIST_FIELD)
 

@@ -8,8 +8,9 @@ import pytest
 from kavip.admission import policy
 from kavip.admission.chain import ALLOWED
 from kavip.admission.verdict import Verdict
-from kavip.api.group import KeepalivedGroup
+from kavip.api.group import Instances, KeepalivedGroup
 from kavip.api.review import Operation, Review
+from kavip.names import Reason
 from kavip.snapshot import Object, Snapshot
 from tests.support.build import group, node, service
 
@@ -101,6 +102,24 @@ def test_a_blacklist_of_a_shared_group_leaves_room_for_its_instances() -> None:
     ).refusals
     assert refusal.field == "spec.blacklistRouterIDs"
     assert "need 16 virtual router IDs, but only 5 can be used: 255 - 50 blacklisted - " in refusal.message
+
+
+@pytest.mark.parametrize(("last", "usable"), [(245, 10), (246, 9), (251, 4)])
+def test_a_blacklist_of_a_shared_group_leaves_room_for_local_services(last: int, usable: int) -> None:
+    """Beside its 4 instances, each Service with policy Local has one; with fewer numbers some would lose their VIPs."""
+    local = [service(f"shop/s{n}", group="lb/edge", external_traffic_policy="Local") for n in range(6)]
+    old = group("lb/edge", instances=Instances(mode="Shared", count=4), segment="default")
+    new = msgspec.structs.replace(
+        old, spec=msgspec.structs.replace(old.spec, blacklist_router_ids=list(range(1, last + 1)))
+    )
+    refusals = evaluate(new, *local, old=old).refusals
+    if usable == 10:
+        assert refusals == ()
+        return
+    (refusal,) = refusals
+    assert (refusal.reason, refusal.field) == (Reason.ROUTER_IDS_EXHAUSTED, "spec.blacklistRouterIDs")
+    assert f"need 10 virtual router IDs, but only {usable} can be used" in refusal.message
+    assert refusal.message.endswith("; blacklist fewer, or choose another segment")
 
 
 def test_an_edit_of_a_group_without_vips_has_no_warning() -> None:
