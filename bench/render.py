@@ -51,7 +51,7 @@ def peers(count: int, name: str = "worker-{}") -> list[Peer]:
 def built(mode: str, services: Sequence[Member], nodes: Sequence[Peer]) -> Model:
     """The model of a group with these Services and nodes, with assigned VRIDs."""
     edge = group(mode)
-    ids = routerids.assign({}, keys.wanted_keys(edge, services), blacklist=frozenset(), taken=frozenset()).ids
+    ids = routerids.assign({}, keys.wanted_keys(edge, services), blacklist=frozenset(), taken=frozenset())
     return model_of(edge, services, nodes, ids)
 
 

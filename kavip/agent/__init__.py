@@ -5,8 +5,8 @@ It does not talk to Kubernetes: its input is a mounted ConfigMap and Secret, its
 
 * :mod:`~kavip.agent.main`: settings, and the parts put together; :mod:`~kavip.agent.reconciler`: the loop;
 * :mod:`~kavip.agent.watch`: wakes the loop, by :mod:`~kavip.agent.inotify` and :mod:`~kavip.agent.rtnetlink`;
-* :mod:`~kavip.agent.desired`: what should run, from the :mod:`~kavip.agent.mount`; :mod:`~kavip.agent.newpassword`: whether
-  a new pod has the password of the others (PURE);
+* :mod:`~kavip.agent.desired`: what should run, from the :mod:`~kavip.agent.mount`; :mod:`~kavip.agent.newpassword`:
+  whether a new pod has the password of the others (PURE);
 * :mod:`~kavip.agent.preparation`: localise, test, exclude; :mod:`~kavip.agent.config`: the node's configuration, made
   from the group's (PURE);
 * :mod:`~kavip.agent.keepalived`: the daemon: test, install, reload, monitor;

@@ -11,8 +11,8 @@ from pathlib import Path
 from kavip.agent import mount
 from kavip.agent.config.model import LocalizedConfig, MountedConfig, RefusedConfig
 from kavip.agent.config.switchover import SwitchTimer, config_to_run, is_renewed, timestamp
-from kavip.agent.newpassword import JoiningPod
 from kavip.agent.mount import PasswordFiles
+from kavip.agent.newpassword import JoiningPod
 
 
 class DesiredConfig:

@@ -1,6 +1,12 @@
 """
 Keeps one node's keepalived on the configuration in the mount.
 
+1. A change of the mount wakes the loop. (:mod:`kavip.agent.watch`)
+2. What should run? (:mod:`kavip.agent.desired`)
+3. Localise it, test it, exclude what keepalived refuses. (:mod:`kavip.agent.preparation`)
+4. Install the file. (:mod:`kavip.agent.keepalived.reload`)
+5. Signal keepalived, and wait for the dump that shows the new configuration. (:mod:`kavip.agent.keepalived.monitor`)
+
 What it promises:
 
 * keepalived never reads a configuration that was not localised, validated, and accepted by ``keepalived
@@ -29,8 +35,7 @@ from kavip.agent.config.localize import addresses_of
 from kavip.agent.config.model import LocalizedConfig, MountedConfig, NextConfig, RefusedConfig
 from kavip.agent.config.switchover import NEAR, running_password, timestamp
 from kavip.agent.desired import DesiredConfig
-from kavip.agent.health.nodehealth import HealthFeeds
-from kavip.agent.newpassword import PAUSE
+from kavip.agent.health.nodehealth import NodeHealth
 from kavip.agent.keepalived import process
 from kavip.agent.keepalived.configtest import ConfigTest, version_problem
 from kavip.agent.keepalived.monitor import Monitor
@@ -40,6 +45,7 @@ from kavip.agent.keepalived.rundir import RunDirectory
 from kavip.agent.keepalived.trackfiles import TrackFiles
 from kavip.agent.mount import PasswordFiles
 from kavip.agent.network import NodeNetwork, arp_problem
+from kavip.agent.newpassword import PAUSE
 from kavip.agent.preparation import Outcome, Preparation
 from kavip.agent.report.dump import Dump
 from kavip.agent.report.state import AgentStatus, StateChanges
@@ -71,7 +77,7 @@ class Reconciler:
         now: Callable[[], float] = time.time,
     ) -> None:
         tracks = TrackFiles(run_directory.tracks)
-        self.feeds = HealthFeeds(node, node_ip, tracks, ca_dir=ca_dir, environment=environment)
+        self.feeds = NodeHealth(node, node_ip, tracks, ca_dir=ca_dir, environment=environment)
         self._now, self._config_test, self._files = now, config_test, run_directory
         self._monitor = Monitor(run_directory)
         self._network = NodeNetwork(node, node_ip, run_directory)

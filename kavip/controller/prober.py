@@ -29,8 +29,8 @@ from kavip import names
 from kavip.api.agent import decode_state
 from kavip.reconcile.observed import collisions, exporter
 from kavip.reconcile.observed.agent import counts_of, node_state, resumed
-from kavip.reconcile.observed.collisions import Tally
 from kavip.reconcile.observed.agentstates import EVER, MASTER, AgentStates, Contact, NodeState
+from kavip.reconcile.observed.collisions import Tally
 from kavip.reconcile.plan import ProbeTarget
 from kavip.telemetry import AGENT_PROBES
 

@@ -2,8 +2,8 @@
 The only writer of the controller.
 
 Each write is safe by itself: a status patch carries the resourceVersion that it was decided on, server-side apply its
-field manager. A lease is not a fence, so nothing here relies on being the only one; whether we still are is asked by
-the client, right before the bytes leave (:meth:`kavip.kube.client.Client.guarded`).
+field manager. A lease is not a fence, so no write relies on it. Right before :mod:`kavip.kube.transport` sends a
+write, it checks that this replica still leads.
 """
 
 import asyncio
@@ -32,8 +32,6 @@ from kavip.kube.resources import (
     Resource,
 )
 from kavip.reconcile.group.manifests import digest
-from kavip.reconcile.takeover import fieldmanager
-from kavip.reconcile.takeover.fieldmanager import ManagedObject
 from kavip.reconcile.observed.ownership import owner_conflict
 from kavip.reconcile.observed.records import (
     AppliedObject,
@@ -45,6 +43,8 @@ from kavip.reconcile.observed.records import (
 )
 from kavip.reconcile.plan import Apply, KeyKind, Plan, PodAnnotation, PodRemoval, StatusPatch
 from kavip.reconcile.predicate import PendingWrites
+from kavip.reconcile.takeover import fieldmanager
+from kavip.reconcile.takeover.fieldmanager import ManagedObject
 
 log = structlog.get_logger()
 

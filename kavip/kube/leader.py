@@ -11,9 +11,9 @@ Promises, each proved by a test:
 * if the work ends, by returning or by raising, the lock is released at once;
 * a term is one uninterrupted hold: a lock that another candidate held meanwhile, or none, is lost, never "renewed".
 
-A lease is not a fence: a write that is already sent may arrive late. So :meth:`Leader.ensure_held` is called right
-before a write is sent, and every write is safe under resourceVersion or a field manager. The work must stop when it is
-cancelled.
+A lease is not a fence: a write that is already sent may arrive late. So :mod:`kavip.kube.transport` calls
+:meth:`Leader.ensure_held` right before it sends a write, and every write is safe under resourceVersion or a field
+manager. The work must stop when it is cancelled.
 
 The clock is CLOCK_BOOTTIME. Like CLOCK_MONOTONIC it continues while a process is stopped, and never jumps; unlike it,
 it also continues while the machine is suspended.

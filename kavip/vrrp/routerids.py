@@ -8,7 +8,6 @@ run out, only the last keys get none.
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import Final
 
 from kavip.api.group import GroupSpec, KeepalivedGroup
@@ -20,14 +19,6 @@ from kavip.vrrp import openshift
 ALL: Final = frozenset(range(1, MAX_ROUTER_ID + 1))
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """The VRIDs by key; *overflow* are the keys for which none is left, in the given order."""
-
-    ids: Mapping[str, int]
-    overflow: tuple[str, ...] = ()
-
-
 def assign(
     held: Mapping[str, int],
     wanted: Sequence[str],
@@ -35,9 +26,9 @@ def assign(
     blacklist: AbstractSet[int],
     taken: AbstractSet[int],
     avoid: AbstractSet[int] = frozenset(),
-) -> Assignment:
+) -> Mapping[str, int]:
     """
-    A VRID for each of the keys *wanted*.
+    A VRID for each of the keys *wanted*, in their order, until none is left.
 
     *held* are the persisted VRIDs; keys that are no longer wanted free theirs. VRIDs of *blacklist* and *taken*, those
     of other groups of the segment, are never used: a key that holds one gets another. VRIDs to *avoid* still run
@@ -49,16 +40,8 @@ def assign(
         if held[key] in usable and held[key] not in kept.values():
             kept[key] = held[key]
     free = iter(sorted(usable - set(kept.values()), key=lambda number: (number in avoid, number)))
-    overflow: list[str] = []
-    for key in dict.fromkeys(wanted):
-        if key in kept:
-            continue
-        number = next(free, None)
-        if number is None:
-            overflow.append(key)
-        else:
-            kept[key] = number
-    return Assignment(dict(sorted(kept.items())), tuple(overflow))
+    kept |= zip((key for key in dict.fromkeys(wanted) if key not in kept), free, strict=False)
+    return dict(sorted(kept.items()))
 
 
 def capacity(blacklist: AbstractSet[int], taken: AbstractSet[int]) -> int:

@@ -18,11 +18,11 @@ from kavip.agent import main, network, preparation
 from kavip.agent import reconciler as reconcilers
 from kavip.agent.config.facts import InterfaceAddress, KernelRoute
 from kavip.agent.config.localize import localize
-from kavip.agent.newpassword import PAUSE
 from kavip.agent.keepalived import monitor, reload
 from kavip.agent.keepalived.configtest import ConfigTest, Program
 from kavip.agent.keepalived.rundir import RunDirectory
 from kavip.agent.mount import PasswordFiles
+from kavip.agent.newpassword import PAUSE
 from kavip.agent.reconciler import Reconciler
 from kavip.agent.report.state import AgentStatus
 from kavip.agent.watch import Watcher

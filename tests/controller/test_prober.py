@@ -17,8 +17,8 @@ from kavip.controller import prober as probing
 from kavip.controller.prober import AgentProber
 from kavip.names import Reason
 from kavip.reconcile.observed.agent import node_state
-from kavip.reconcile.observed.mastership import Mastership
 from kavip.reconcile.observed.agentstates import ExcludedInstance, NodeState
+from kavip.reconcile.observed.mastership import Mastership
 from kavip.reconcile.plan import ProbeTarget
 from tests.support import build
 

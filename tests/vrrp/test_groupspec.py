@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from kavip.api.group import GroupSpec, KeepalivedGroup
 from kavip.api.meta import Metadata
-from kavip.vrrp import timing
-from kavip.vrrp import groupspec
+from kavip.vrrp import groupspec, timing
 
 PASSWORD = {"passwordAuth": {"secretRef": {"name": "vrrp"}}}
 

@@ -235,15 +235,13 @@ def test_more_than_255_services() -> None:
     group = build.group(instances=shared())
     services = [annotated(f"a/s{number}", f"198.51.{number // 250}.{number % 250}") for number in range(1000)]
     members = [member_of(service, group) for service in services]
-    ids = routerids.assign({}, keys.wanted_keys(group, members), blacklist=frozenset(), taken=frozenset()).ids
+    ids = routerids.assign({}, keys.wanted_keys(group, members), blacklist=frozenset(), taken=frozenset())
     found = model_of(group, members, nodes(3), ids)
     assert (len(found.instances), found.problems) == (16, {})
     status = keys.status_router_ids(group, members, ids, held={})
     assert len(status) == 1016
     assert all(status[each.key] == ids[shard_of(each.key, 16)] for each in members)
-    assert (
-        routerids.assign(status, keys.wanted_keys(group, members), blacklist=frozenset(), taken=frozenset()).ids == ids
-    )
+    assert routerids.assign(status, keys.wanted_keys(group, members), blacklist=frozenset(), taken=frozenset()) == ids
 
 
 @pytest.mark.slow
@@ -251,7 +249,7 @@ def test_the_status_of_a_shared_group_is_bounded() -> None:
     """Services with long names cannot make the status larger than etcd accepts, and the VRIDs do not depend on it."""
     group = build.group(instances=shared())
     members = [member_of(annotated(f"{'n' * 63}/s{number:06}{'x' * 56}"), group) for number in range(12_000)]
-    ids = routerids.assign({}, keys.wanted_keys(group, members), blacklist=frozenset(), taken=frozenset()).ids
+    ids = routerids.assign({}, keys.wanted_keys(group, members), blacklist=frozenset(), taken=frozenset())
     status = keys.status_router_ids(group, members, ids, held={})
     assert ids.items() <= status.items()
     assert 5_000 < len(status) < len(members)

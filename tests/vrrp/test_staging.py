@@ -38,7 +38,7 @@ def both(
         blacklist=routerids.blacklist_of(group.spec),
         taken=frozenset(),
         avoid=frozenset(each.identity.router_id for each in found.values()),
-    ).ids
+    )
     anchors = {name: each.identity.anchor.address for name, each in found.items()}
     among = peers or nodes(2)
     wanted = model_of(group, members, among, ids, anchors=anchors)

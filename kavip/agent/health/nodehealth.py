@@ -24,7 +24,7 @@ _IGNORED: Final = NodeProblem(
 log = structlog.get_logger()
 
 
-class HealthFeeds:
+class NodeHealth:
     """The health checks and endpoints of one group, and the track files that carry them."""
 
     def __init__(

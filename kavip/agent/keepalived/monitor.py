@@ -1,5 +1,5 @@
 """
-What keepalived does now. Only a dump proves it; that a signal was sent proves nothing.
+Asks keepalived for a dump, or to reload. Only a dump proves what it runs; that a signal was sent proves nothing.
 
 A dump is requested by a signal, and keepalived answers with a file. So the agent sends one request at a time.
 """

@@ -33,7 +33,7 @@ from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import Apply, Plan, ReconcileOptions, StatusPatch
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import KINDS, Object, Snapshot, is_candidate
-from kavip.vrrp import groupspec as vrrp_groups
+from kavip.vrrp import groupspec
 
 W = TypeVar("W", bound=Service | KeepalivedGroup)
 
@@ -175,7 +175,7 @@ def _notes(given: Collection[Object], absent: Collection[str]) -> tuple[str, ...
 def _defaulted(group: KeepalivedGroup) -> KeepalivedGroup:
     """*group* with the defaults of the mutating webhook."""
     data = msgspec.to_builtins(group)
-    data["spec"] = {**data.get("spec", {}), **vrrp_groups.defaults(group)}
+    data["spec"] = {**data.get("spec", {}), **groupspec.defaults(group)}
     return msgspec.convert(data, KeepalivedGroup)
 
 

@@ -9,6 +9,9 @@ The leader starts cool-downs (:meth:`Cooldown.lead`, :meth:`Cooldown.start`) and
 pools. It ignores every copy of that status, because a copy may be older than its last write. The other replicas take
 all cool-downs from status (:meth:`Cooldown.learn`), and remember which addresses they saw being freed that are not in
 status yet: if such a replica becomes the leader, these cool down as well.
+
+:mod:`kavip.ipam.ledger.book` calls ``release``; :mod:`kavip.caches` calls ``lead``, ``start`` and ``follow``;
+:mod:`kavip.controller.worker` calls ``expire``.
 """
 
 from collections import OrderedDict, defaultdict

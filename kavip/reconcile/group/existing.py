@@ -15,11 +15,11 @@ from kavip.api.scheduling import placement_fields
 from kavip.api.workload import ConfigMap, controller_of
 from kavip.names import Reason
 from kavip.reconcile.group.manifests import PROMETHEUS_ACCESS
-from kavip.reconcile.takeover.progress import Takeover, takeover_of
-from kavip.reconcile.takeover.replacement import with_leaders
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.observed.ownership import OLD_OPERATOR, OwnerConflict, owner_conflict
 from kavip.reconcile.rollout.configmap import PublishedRevisions, Revision, read_published, settings_of
+from kavip.reconcile.takeover.progress import Takeover, takeover_of
+from kavip.reconcile.takeover.replacement import with_leaders
 from kavip.reconcile.text import few
 from kavip.snapshot import Snapshot
 

@@ -9,8 +9,8 @@ from typing import Final
 from kavip.api.group import GroupVirtualIPStatus, InstanceStatus, KeepalivedGroup
 from kavip.names import Reason
 from kavip.reconcile.group.desired import Desired
-from kavip.reconcile.observed.mastership import Mastership, VipOrInstance
 from kavip.reconcile.observed.agentstates import BACKUP, FAULT, MASTER
+from kavip.reconcile.observed.mastership import Mastership, VipOrInstance
 from kavip.reconcile.plan import Unconfirmed
 from kavip.reconcile.service import throttle
 from kavip.vrrp.instances import Instance

@@ -6,7 +6,8 @@ Where kube-proxy has a health port for the Service, the agents ask it themselves
 when endpoints change. kube-proxy has such a port for type LoadBalancer only. For other types the controller names the
 nodes with a ready endpoint in ``agent.json``.
 
-The agent writes the answer into a track file (:mod:`kavip.vrrp.tracking`), which lowers the node's priority.
+The agent writes the answer into a track file (:mod:`kavip.agent.keepalived.trackfiles`), which lowers the node's
+priority. :mod:`kavip.vrrp.instances` adds the track file to the instance.
 """
 
 from collections.abc import Iterable, Iterator

@@ -23,12 +23,12 @@ from kavip.reconcile.group import manifests
 from kavip.reconcile.group.desired import Desired
 from kavip.reconcile.group.existing import RECHECK, Existing, find_conflict
 from kavip.reconcile.group.manifests import Manifest, digest
-from kavip.reconcile.takeover.progress import is_old
 from kavip.reconcile.observed.agentstates import NodeState
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.observed.ownership import Made
 from kavip.reconcile.plan import Apply, PodAnnotation, ReconcileOptions
 from kavip.reconcile.rollout.configmap import PublishedRevisions
+from kavip.reconcile.takeover.progress import is_old
 from kavip.vrrp.groupspec import check_group
 
 LONGEST_NAME: Final = 63  # the name becomes the value of a label

@@ -17,8 +17,8 @@ from kavip.api.service import Service
 from kavip.names import Condition as ConditionType
 from kavip.reconcile.group.desired import Desired
 from kavip.reconcile.group.instances import subjects_of
-from kavip.reconcile.observed.mastership import Mastership
 from kavip.reconcile.observed.agentstates import NO_STATES, ExcludedInstance, NodeState
+from kavip.reconcile.observed.mastership import Mastership
 from kavip.reconcile.plan import ConditionChange, GroupRecord, Key, KeyKind, Unconfirmed
 from kavip.reconcile.service import throttle
 from kavip.reconcile.service.advertised import advertised_state

@@ -14,12 +14,12 @@ from kavip.api.instant import instant_text
 from kavip.reconcile.group.desired import Desired
 from kavip.reconcile.group.existing import Existing
 from kavip.reconcile.group.objects import ObjectsPlan, plan_objects
-from kavip.reconcile.takeover.replacement import Replacement, plan_replacement
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import ProbeTarget, ReconcileOptions
 from kavip.reconcile.rollout.configmap import Revision, settings_of
 from kavip.reconcile.rollout.readiness import new_password_since, readiness_of
 from kavip.reconcile.rollout.switchover import Switchover, plan_switchover
+from kavip.reconcile.takeover.replacement import Replacement, plan_replacement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,9 @@
 The VRID of each instance of a group.
 
 A VRID is rendered only after the status names it, so no node ever runs one that could be forgotten. A new Service is
-excluded until then; all others are served meanwhile. :func:`kavip.vrrp.routerids.assign` picks the numbers.
+excluded until then; all others are served meanwhile. :func:`kavip.vrrp.routerids.assign` picks the numbers, in
+the order of :func:`kavip.vrrp.keys.wanted_keys`; :mod:`.status` writes them, and :mod:`.configuration` renders those
+that are persisted.
 """
 
 from collections.abc import Mapping
@@ -60,7 +62,7 @@ def assign_router_ids(
         blacklist=routerids.blacklist_of(group.spec),
         taken=taken | coexistence.reserved(wanted),
         avoid=frozenset(each.identity.router_id for each in running.values()),
-    ).ids
+    )
     persisted = {key: number for key, number in assigned.items() if held.get(key) == number}
     return RouterIDs(
         assigned=assigned,

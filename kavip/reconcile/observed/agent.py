@@ -14,8 +14,8 @@ import msgspec
 from kavip.api.address import Address, read_address
 from kavip.api.agent import LONGEST, SEPARATOR, AgentState, ExcludedReport, NodeProblem, RefusedBy, one_line
 from kavip.api.instant import read_instant
-from kavip.reconcile.observed.collisions import Sign, Trace
 from kavip.reconcile.observed.agentstates import EVER, MASTER, ExcludedInstance, InstanceState, NodeState
+from kavip.reconcile.observed.collisions import Sign, Trace
 
 DRIFT: Final = 0.3
 """Seconds by which a node's clock may differ from the controller's: more would show as two masters during a switch."""

@@ -7,6 +7,9 @@ The plan of one Service: the only writer of ``Service.status``.
 4. Which node is master of each VIP? (:mod:`.advertised`)
 5. Which of these conditions are written now? (:mod:`.throttle`)
 6. One status patch carries all that differs; without a difference there is none. (:mod:`.status`)
+
+A Service is planned after a watch event (:mod:`kavip.reconcile.enqueue`), after answers of agents
+(:mod:`kavip.reconcile.group.outdated`), and after ``requeue_after``. :mod:`kavip.controller.writer` sends the patch.
 """
 
 from dataclasses import dataclass, replace

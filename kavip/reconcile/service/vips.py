@@ -12,8 +12,8 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
 from kavip.reconcile import segmentids
-from kavip.reconcile.observed.mastership import Mastership
 from kavip.reconcile.observed.agentstates import NodeState
+from kavip.reconcile.observed.mastership import Mastership
 from kavip.reconcile.observed.observed import Observed
 from kavip.snapshot import Snapshot
 from kavip.vrrp import members

@@ -4,6 +4,10 @@ Deletes the pods of keepalived-operator: one at a time, the next one when its su
 Old pods that hold no VIP go first. When none of them is left, the new pods take the VIPs from the old pods that hold
 them (:class:`~kavip.vrrp.coexistence.Coexistence`); then these old pods go too. Old pods on nodes outside the group go
 last, because no new pod follows there. Any deviation pauses the replacement, and the group's ``Programmed`` reports it.
+
+:mod:`kavip.reconcile.group.rollout` plans it when the objects of the group are current. Until the last old pod is gone,
+the DaemonSet has ``OnDelete`` (:mod:`kavip.reconcile.group.objects`). Nothing is planned while keepalived-operator runs
+(:mod:`kavip.reconcile.observed.operator`).
 """
 
 from dataclasses import dataclass, replace
@@ -12,10 +16,10 @@ from typing import Final
 from kavip import names
 from kavip.api.scheduling import placement_fields
 from kavip.names import Reason
-from kavip.reconcile.takeover.progress import Takeover
 from kavip.reconcile.observed.agentstates import FAULT, MASTER, NodeState
 from kavip.reconcile.observed.records import ReplacedPod
 from kavip.reconcile.plan import ConditionState, PodRemoval
+from kavip.reconcile.takeover.progress import Takeover
 from kavip.reconcile.text import few
 from kavip.vrrp.coexistence import stranded
 from kavip.vrrp.groupspec import has_password

@@ -4,8 +4,8 @@ import pytest
 
 from kavip.api.agent import decode_state
 from kavip.reconcile.observed.agent import counts_of
-from kavip.reconcile.observed.collisions import FADE, Sign, Tally, Trace, active, follow, noted
 from kavip.reconcile.observed.agentstates import Collision, NodeState
+from kavip.reconcile.observed.collisions import FADE, Sign, Tally, Trace, active, follow, noted
 from kavip.reconcile.plan import Key, KeyKind
 from tests.reconcile.group.settledgroup import READY, WEB, condition, serving, settled, with_pods
 from tests.reconcile.world import GROUP, agent_states, pod
