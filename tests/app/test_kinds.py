@@ -110,6 +110,6 @@ def test_groups_in_other_namespaces_are_ignored(installation: Installation) -> N
         return installation.condition("named", "kavip.io/Programmed").get("message", "")
 
     # kavip may see the Service before its group
-    wait_for("its Service reports it", lambda: "does not count" in named(), told=named)
+    wait_for("its Service reports it", lambda: "kavip does not serve" in named(), told=named)
     assert installation.condition("plain") == {}
     assert installation.get("daemonset", "edge", "-n", "lb") is None
