@@ -27,7 +27,7 @@ class Memory:
 
     def last(self, function: Callable[[*Arguments], R], name: Hashable, *arguments: *Arguments) -> R:
         """
-        The result of *function* for *arguments*; the one kept under *name* where its arguments were equal.
+        The result of *function* for *arguments*; the one kept under *name* if its arguments were equal.
 
         The function must be pure, and nothing may change the arguments afterwards.
         """

@@ -91,7 +91,7 @@ def encode_config(config: AgentConfig) -> str:
 
 
 def decode_config(text: str | bytes) -> AgentConfig | None:
-    """The content of ``agent.json``; None where *text* is not one."""
+    """The content of ``agent.json``; None if *text* is not one."""
     try:
         return msgspec.json.decode(text, type=AgentConfig)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

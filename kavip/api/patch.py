@@ -49,11 +49,11 @@ def pointer(path: Pointer) -> str:
 
 def put(document: dict[str, Any], path: Pointer, value: Any) -> dict[str, Any]:
     """
-    *document* with *value* at *path*, objects on the way made where absent or null; *document* itself stays.
+    *document* with *value* at *path*, objects on the way made if absent or null; *document* itself stays.
 
     ``UNSET`` takes away what is there.
 
-    Raises :class:`BadInput` where something other than an object stands on the way.
+    Raises :class:`BadInput` if something other than an object stands on the way.
     """
     head, *rest = path
     if not rest:

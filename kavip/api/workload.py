@@ -37,7 +37,7 @@ class DaemonSet(Wire, frozen=True):
 
 
 class DeploymentSpec(Wire, frozen=True):
-    """``spec``; the API server writes 1 where *replicas* is absent."""
+    """``spec``; the API server writes 1 if *replicas* is absent."""
 
     replicas: int = 1
 

@@ -160,7 +160,7 @@ class AgentProber:
 
     # --- one request --------------------------------------------------------------------------------------------------
     async def _probe_agent(self, probe: "_NodeProbe", url: str) -> NodeState | None:
-        """Ask kavip's agent; None where it does not answer for this group."""
+        """Ask kavip's agent; None if it does not answer for this group."""
         group, node, sent = probe.group, probe.node, self._clock()
         try:
             async with self._silent_slots if probe.is_silent else self._slots:

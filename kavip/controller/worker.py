@@ -196,7 +196,7 @@ class Worker:
 
     # --- one reconcile ------------------------------------------------------------------------------------------------
     async def _reconcile_safely(self, key: Key) -> None:
-        """Reconcile *key*, count the result, and retry it where that fails."""
+        """Reconcile *key*, count the result, and retry it if that fails."""
         started = self._clock()
         since = self._dirty_since.pop(key, started)
         result = "error"

@@ -117,7 +117,7 @@ class Pools:
         return tuple(sorted((pool for audience in found for pool in audience.pools), key=lambda pool: pool.rank))
 
     def are_named_by(self, request: Request) -> bool:
-        """Whether *request* names a pool, or an address in one: kavip then assigns even where the platform does."""
+        """Whether *request* names a pool, or an address in one: kavip then assigns even if the platform does."""
         return bool(request.pool) or any(self.pool_of(address) for address in request.wanted)
 
     def nearest(self, name: str) -> str:

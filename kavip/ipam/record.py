@@ -39,7 +39,7 @@ _MORE: Final = re.compile(r" and [1-9][0-9]* more\Z")
 
 
 class Record(NamedTuple):
-    """Our own condition on a Service: its *reason*, "" where kavip has not written it yet, and its *message*."""
+    """Our own condition on a Service: its *reason*, "" if kavip has not written it yet, and its *message*."""
 
     reason: str = ""
     message: str = ""
@@ -89,7 +89,7 @@ def _format(addresses: Sequence[Address]) -> str:
 
 
 def _parse(text: str) -> tuple[Address, ...]:
-    """The inverse of :func:`_format`: nothing where *text* is not exactly what that writes."""
+    """The inverse of :func:`_format`: nothing if *text* is not exactly what that writes."""
     listed = _MORE.sub("", text)
     found = [read_address(word) for word in re.split(", | and ", listed, maxsplit=_MOST[0])]
     addresses = tuple(dict.fromkeys(filter(None, found)))

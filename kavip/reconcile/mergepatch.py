@@ -13,7 +13,7 @@ _ABSENT: Final = object()
 
 
 def merge_patch(old: Json, new: Json) -> dict[str, Any]:
-    """The patch that makes *new* of *old*; empty where they are equal."""
+    """The patch that makes *new* of *old*; empty if they are equal."""
     patch: dict[str, Any] = dict.fromkeys(sorted(old.keys() - new.keys()))
     changed = {key: value for key, value in new.items() if old.get(key, _ABSENT) != value}
     for key, value in sorted(changed.items()):

@@ -269,7 +269,7 @@ def timestamp(now: datetime) -> str:
 
 
 def age(text: str, now: datetime) -> float:
-    """Seconds between the timestamp *text* and *now*; infinite where *text* is none."""
+    """Seconds between the timestamp *text* and *now*; infinite if *text* is none."""
     try:
         return (now - datetime.fromisoformat(text)).total_seconds()
     except (TypeError, ValueError):

@@ -23,7 +23,7 @@ from kavip.snapshot import Snapshot
 
 def plan_pool(snapshot: Snapshot, key: str, *, now: datetime) -> PoolPlan:
     """
-    What is to be written for the pool called *key*; nothing where its status says it all.
+    What is to be written for the pool called *key*; nothing if its status says it all.
 
     It is to be looked at again when the first of its addresses has cooled down.
     """

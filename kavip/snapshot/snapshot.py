@@ -342,7 +342,7 @@ class Snapshot:
 
 
 def _like(group: KeepalivedGroup, before: KeepalivedGroup) -> KeepalivedGroup:
-    """*group* with the same objects as *before* where they are equal, so that results derived from them stay valid."""
+    """*group* with the same objects as *before* if they are equal, so that results derived from them stay valid."""
     if group.status.router_ids == before.status.router_ids:
         status = msgspec.structs.replace(group.status, router_ids=before.status.router_ids)
         group = msgspec.structs.replace(group, status=status)

@@ -47,7 +47,7 @@ _MADE: Final = frozenset({int, Address, VirtualIP, _Lines})  # their text is mad
 @dataclass(frozen=True, slots=True)
 class Config:
     """
-    A rendered configuration; *hash* identifies it everywhere. *oversized* is set where no ConfigMap can hold it.
+    A rendered configuration; *hash* identifies it everywhere. *oversized* is set if no ConfigMap can hold it.
 
     *beside*: the bytes in the agent's key of the ConfigMap that belong to it.
     """

@@ -186,7 +186,7 @@ def _address(text: str) -> Address | None:
 
 
 def _family(text: str) -> int:
-    """The family of the network *text*; 0 where it is no network or too wide."""
+    """The family of the network *text*; 0 if it is no network or too wide."""
     bare, _, prefix = text.partition("/")
     address = _address(bare)
     if address is None:

@@ -35,7 +35,7 @@ def wanted_keys(group: KeepalivedGroup, members: Iterable[Member]) -> tuple[str,
 
 
 def keys_of(group: KeepalivedGroup, member: Member) -> tuple[str, ...]:
-    """The keys of *member*: at least one, but none where it is in a Shared instance."""
+    """The keys of *member*: at least one, but none if it is in a Shared instance."""
     if not is_name(member.key) or (group.is_shared and not member.local):
         return ()
     if member.spread and member.addresses and not group.is_shared:
@@ -49,7 +49,7 @@ def status_router_ids(
     """
     The value of ``status.routerIDs``: *router_ids*, and in Shared mode each Service with the VRID of its instance.
 
-    At most :data:`MOST_SHOWN` characters of Services are shown. *held*, the current value, is returned where it is
+    At most :data:`MOST_SHOWN` characters of Services are shown. *held*, the current value, is returned if it is
     equal.
     """
     if not group.is_shared:
@@ -80,7 +80,7 @@ def own_key(group: KeepalivedGroup) -> str:
 
 
 def instance_name(unit: str, family: int) -> str:
-    """The name of the instance of *unit* for *family*; where the unit is one IPv6 address, the key is enough."""
+    """The name of the instance of *unit* for *family*; if the unit is one IPv6 address, the key is enough."""
     return f"{unit}{_IPV6}" if family == 6 and ":" not in unit else unit
 
 

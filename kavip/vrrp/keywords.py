@@ -182,7 +182,7 @@ def runs_programs(keyword: str) -> bool:
 
 
 def instance_problem(keyword: str) -> str:
-    """Why no group may allow its Services *keyword* in an instance; "" where a group may."""
+    """Why no group may allow its Services *keyword* in an instance; "" if a group may."""
     if keyword in SERVICE or keyword in ALLOWABLE:
         return ""
     if is_kavips(keyword):
@@ -197,7 +197,7 @@ def instance_problem(keyword: str) -> str:
 
 
 def global_problem(keyword: str, *, allow_scripts: bool) -> str:
-    """Why a group may not use *keyword* in ``global_defs``; "" where it may."""
+    """Why a group may not use *keyword* in ``global_defs``; "" if it may."""
     if keyword in GLOBAL or (allow_scripts and keyword in GLOBAL_SCRIPTS):
         return ""
     if keyword in GLOBAL_SCRIPTS:
@@ -212,6 +212,6 @@ def global_problem(keyword: str, *, allow_scripts: bool) -> str:
 
 
 def _remedy(keyword: str, known: list[str]) -> str:
-    """The remedy: the nearest keyword, where one is near."""
+    """The remedy: the nearest keyword, if one is near."""
     found = get_close_matches(keyword, known, n=1, cutoff=0.75) if KEYWORD.fullmatch(keyword) else []
     return f"did you mean {found[0]}?" if found else "remove it"

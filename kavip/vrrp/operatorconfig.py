@@ -70,7 +70,7 @@ def read_instances(text: str) -> tuple[OperatorInstance, ...]:
 
 
 def read_password(text: str) -> str | None:
-    """The clear-text password in *text*, cut to the bytes that VRRP uses; None where there is none."""
+    """The clear-text password in *text*, cut to the bytes that VRRP uses; None if there is none."""
     for path, words in _statements(text):
         if path == (_INSTANCE, "authentication") and words[0] == "auth_pass" and len(words) > 1:
             return words[1][:_PASSWORD_BYTES]

@@ -5,7 +5,7 @@ Every node draws a weight for each instance, and the node with the highest weigh
 the nodes, those of a dead node over the remaining ones, and a new node takes over only those that it leads. Weights
 become VRRP priorities in a fixed band, in the order of weight:
 
-* The order of two nodes never depends on a third. A priority changes only where two weights give the same number and
+* The order of two nodes never depends on a third. A priority changes only if two weights give the same number and
   must be made different, and then by one for each node that comes or goes. That is rare, and never enough to make nodes
   with the old text and nodes with the new one disagree on the order after one node has come.
 * Neighbours in the order usually have very different priorities, so after a death the second and the third node do not

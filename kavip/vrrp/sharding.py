@@ -91,7 +91,7 @@ def _summarize(members: tuple[Member, ...]) -> _Summary:
 
 
 def shard_members(group: KeepalivedGroup, members: Iterable[Member], memory: Memory = KEEPS_NOTHING) -> Shards:
-    """*members* by the Shared instances of *group*; the same object where they are sharded so already."""
+    """*members* by the Shared instances of *group*; the same object if they are sharded so already."""
     count = shard_count(group)
     if isinstance(members, Shards) and (members.group, members.count) == (group.key, count):
         return members

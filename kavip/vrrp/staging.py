@@ -34,7 +34,7 @@ def stage(
     peers: Sequence[Peer],
     memory: Memory = KEEPS_NOTHING,
 ) -> Model:
-    """The part of *wanted* that agrees with what is *running*; *wanted* itself where all of it agrees."""
+    """The part of *wanted* that agrees with what is *running*; *wanted* itself if all of it agrees."""
     moving = _moving(wanted, running, memory)
     if not moving and all(_agrees(each, running) for each in wanted.instances):
         return wanted

@@ -59,7 +59,7 @@ class CheckTarget:
 
 @dataclass(frozen=True, slots=True)
 class NodeEndpoints:
-    """A node's own address, and the address and port of the Service ``kubernetes``; "" where unknown."""
+    """A node's own address, and the address and port of the Service ``kubernetes``; "" if unknown."""
 
     node_ip: str = ""
     api_host: str = ""
@@ -86,8 +86,8 @@ def target_of(url: str, here: NodeEndpoints) -> CheckTarget:
     """
     The request of the check *url* on a node.
 
-    ``kube-apiserver`` is the Service ``kubernetes``, as pods on the node reach it; where that is unknown, the API
-    server on the node itself. Raises :class:`BadInput` where no address is known.
+    ``kube-apiserver`` is the Service ``kubernetes``, as pods on the node reach it; if that is unknown, the API
+    server on the node itself. Raises :class:`BadInput` if no address is known.
     """
     if url == KUBELET:
         return read_url(KUBELET_URL, "url")

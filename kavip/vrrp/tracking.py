@@ -72,7 +72,7 @@ def tracks_of(spec: GroupSpec, *, local: str = "") -> tuple[Track, ...]:
 
 
 def weight_of(check: Check) -> int:
-    """The weight of *check*: negative where it lowers the priority, else :data:`FAULT`."""
+    """The weight of *check*: negative if it lowers the priority, else :data:`FAULT`."""
     if check.on_failure != "LowerPriority":
         return FAULT
     return -(STEP_DOWN if check.weight is None else check.weight)

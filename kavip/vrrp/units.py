@@ -144,7 +144,7 @@ class UnitBuilder:
         return combine(shards, interface=self._group.spec.interface, reserved={*self._node_of, *self._carried})
 
     def _shard_of(self, key: str) -> str:
-        """The Shared instance of *key*; "" where the group has none."""
+        """The Shared instance of *key*; "" if the group has none."""
         return shard_of(key, len(self._shared))
 
     def _place(self, holder: str, vips: list[VirtualIP], *, unit: str, lines: tuple[Line, ...] = ()) -> None:

@@ -56,7 +56,7 @@ def read_service(
     """
     The result for each entry of the annotation value *text*.
 
-    *allowed* is the group's ``allowVerbatim``. *interfaces*, where given, are those that ``track_interface`` may name:
+    *allowed* is the group's ``allowVerbatim``. *interfaces*, if given, are those that ``track_interface`` may name:
     an interface that a node does not have stops the whole daemon, so a Service may name only those of its group.
     """
     if not text.strip():
@@ -106,7 +106,7 @@ def read_global(mapping: Mapping[str, str] | None, *, allow_scripts: bool) -> Ve
 
 
 def allow_verbatim_problem(keyword: str) -> str:
-    """Why a group may not allow its Services *keyword*; "" where it may."""
+    """Why a group may not allow its Services *keyword*; "" if it may."""
     return keywords.instance_problem(keyword)
 
 

@@ -82,7 +82,7 @@ def parse_virtual_ip(text: str, field: str, *, interface: str) -> VirtualIP:
 
 
 def _problem(parsed: IPv4Interface | IPv6Interface, address: Address) -> str:
-    """Why *address* cannot be a VIP, with the remedy; "" where it can."""
+    """Why *address* cannot be a VIP, with the remedy; "" if it can."""
     ip, network = parsed.ip, parsed.network
     if ip.is_unspecified or ip.is_loopback or ip.is_multicast or (ip.version == 4 and ip.is_reserved):
         return "want a unicast address that is not loopback, unspecified or reserved"

@@ -57,7 +57,7 @@ class MountedConfig:
     """
     The configuration of the group, as read from the mount.
 
-    *password* is None where there is none; *password_name* identifies it without its content. *held*: why the node
+    *password* is None if there is none; *password_name* identifies it without its content. *held*: why the node
     runs an empty configuration for now. *is_static*: a static pod, without a controller. *next*: the configuration that
     follows at an announced instant; *is_next*: this is that one.
     """

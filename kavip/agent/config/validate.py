@@ -55,7 +55,7 @@ def examine(text: str, *, settled: Configuration = _EMPTY) -> ExaminedConfig | R
         parser = BlockParser()
         if fault := parser.parse(block):
             faults[block.name] = f"line {fault.line} of the instance: {fault.message}"
-        drafts.extend(parser.drafts[:1] or [InstanceDraft(block.name)])  # none where its first line cannot be read
+        drafts.extend(parser.drafts[:1] or [InstanceDraft(block.name)])  # none if its first line cannot be read
     if "global_defs" not in outside.keywords:
         return _refused("there is no global_defs block: this is not a configuration that kavip wrote")
     if duplicate := first_duplicate([each.name for each in drafts]):

@@ -18,7 +18,7 @@ from kavip.snapshot import KINDS, Object
 T = TypeVar("T", bound=Service | KeepalivedGroup | VIPPool)
 
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-_SERVER_FIELDS: Final = (  # the API server keeps these where a manifest with the same type does not set them
+_SERVER_FIELDS: Final = (  # the API server keeps these if a manifest with the same type does not set them
     "cluster_ip",
     "cluster_ips",
     "external_traffic_policy",
@@ -34,7 +34,7 @@ def key_of(obj: Object) -> tuple[str, str]:
 
 
 def applied(new: T, old: Service | KeepalivedGroup | VIPPool | None) -> T:
-    """The manifest *new* after it was applied to *old* in a cluster; *new* itself where *old* is None."""
+    """The manifest *new* after it was applied to *old* in a cluster; *new* itself if *old* is None."""
     if old is None:
         return new
     metadata = _metadata(new.metadata, old.metadata)

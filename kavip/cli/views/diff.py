@@ -90,7 +90,7 @@ def data(diff: ClusterDiff) -> dict[str, Any]:
 
 
 def settings_of(cluster: Listing, *, ipam: str) -> ReconcileOptions:
-    """The settings of the kavip that runs in *cluster*, read from its DaemonSets; the defaults where there is none."""
+    """The settings of the kavip that runs in *cluster*, read from its DaemonSets; the defaults if there is none."""
     groups = Snapshot.from_objects(cluster.objects).every_group
     own_images = {each.key for each in groups if each.spec.agent_image}
     for what, daemonset in sorted(cluster.written.items()):

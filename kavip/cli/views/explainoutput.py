@@ -62,7 +62,7 @@ def _outcome(report: ServiceReport, condition: Condition) -> str:
 
 
 def _not_advertised(report: ServiceReport) -> str:
-    """Why no node answers on the addresses, by the conditions of the Service; "" where one does."""
+    """Why no node answers on the addresses, by the conditions of the Service; "" if one does."""
     problem = _advertised(report) or _programmed(report)
     return f", and is not advertised: {problem.reason}" if problem and problem.status != "True" else ""
 

@@ -28,7 +28,7 @@ _NO_PLACES: Final[Places] = MappingProxyType({})
 
 # --- refusals and warnings --------------------------------------------------------------------------------------------
 def refusals(simulated: Simulation, places: Places = _NO_PLACES) -> list[str]:
-    """Each refusal as one line, which begins with the place of the object where that is known."""
+    """Each refusal as one line, which begins with the place of the object if that is known."""
     return [
         f"{_subject(each, places)}: refused: {describe(one)}"
         for each in simulated.refused

@@ -164,7 +164,7 @@ def _turn(obj: Reviewable) -> tuple[int, str, str]:
 
 
 def _notes(given: Collection[Object], absent: Collection[str]) -> tuple[str, ...]:
-    """One line about references that were not checked; none where no object can have one."""
+    """One line about references that were not checked; none if no object can have one."""
     kinds = [kind for kind in REFERENCED if kind in absent]
     referring = (is_candidate(each) if isinstance(each, Service) else _is_reviewed(each) for each in given)
     if not kinds or not any(referring):

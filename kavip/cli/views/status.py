@@ -226,7 +226,7 @@ def _group_row(group: KeepalivedGroup) -> GroupRow:
 
 
 def _group_state(group: KeepalivedGroup) -> tuple[str, str]:
-    """The reason and message of the first problem; of Ready where there is none."""
+    """The reason and message of the first problem; of Ready if there is none."""
     kinds = (ConditionType.ACCEPTED, ConditionType.PROGRAMMED, ConditionType.READY)
     found = [each for kind in kinds if (each := conditions.find(group.status.conditions, kind))]
     bad = [each for each in found if each.status != "True" or each.reason == Reason.VRID_COLLISION]

@@ -91,7 +91,7 @@ class AddressBook:
             self._count_contests(address, now)
         claims.put(address, key, was=was, now=now)
         self._update_disputed(address)
-        if claims.may_clash(address):  # also where a third Service goes: it may be the one that the others shared with
+        if claims.may_clash(address):  # also if a third Service goes: it may be the one that the others shared with
             self.contest_changes.add(address)
         is_claimed = address in claims
         has = now is not None or (is_claimed and claims.has_namespace(address, namespace))

@@ -2,7 +2,7 @@
 Which Services claim an address, and which of them keep it.
 
 Any number of Services can claim one address. Among those that cannot share it, the oldest keeps it. A claim is
-*in status* where the address stands in ``status.loadBalancer``, or is about to; otherwise it stands in
+*in status* if the address stands in ``status.loadBalancer``, or is about to; otherwise it stands in
 ``spec.externalIPs``. External IPs never take an address from its holder; they only prevent kavip from assigning it.
 """
 

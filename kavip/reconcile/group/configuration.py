@@ -35,7 +35,7 @@ class Configuration:
     What the nodes of a group should run.
 
     *model* and *current*: the model that may roll from node to node now, and its text. *final*: the model after all
-    nodes have switched. *next*: the text of that; None: no switch. There is no text where *refusal* says why.
+    nodes have switched. *next*: the text of that; None: no switch. There is no text if *refusal* says why.
     *excluded*: by Service, why the ConfigMap has no room for it.
     """
 
@@ -95,7 +95,7 @@ class ConfigurationBuilder:
 
     def _stage(self, model: Model, complete: Model, members: Shards, router_ids: RouterIDs) -> Model:
         """
-        The part of *model* that may roll from node to node now; *model* itself where all of it may.
+        The part of *model* that may roll from node to node now; *model* itself if all of it may.
 
         A VIP that moves to an instance of *complete* whose VRID is not persisted yet stays where it runs.
         """

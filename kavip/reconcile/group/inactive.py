@@ -43,7 +43,7 @@ def plan_outside(snapshot: Snapshot, group: KeepalivedGroup, pods: Iterable[Pod]
 
 
 def accepted_events(group: KeepalivedGroup, accepted: ConditionState) -> tuple[Notice, ...]:
-    """One Event where the reason of ``Accepted`` changes."""
+    """One Event if the reason of ``Accepted`` changes."""
     old = conditions.find(group.status.conditions, ConditionType.ACCEPTED)
     if old is not None and old.reason == accepted.reason:
         return ()

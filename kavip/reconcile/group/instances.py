@@ -39,7 +39,7 @@ def subjects_of(group: KeepalivedGroup | None, desired: Desired) -> Iterator[tup
 def instances_of(
     group: KeepalivedGroup, desired: Desired, mastership: Mastership, doubts: Mapping[str, Unconfirmed]
 ) -> list[InstanceStatus]:
-    """MASTER where one node is master; the reason where two are; else the worst state that a node reports."""
+    """MASTER if one node is master; the reason if two are; else the worst state that a node reports."""
     worst: dict[str, str] = {}
     for node in desired.nodes:
         state = mastership.states.get(node.metadata.name)

@@ -43,7 +43,7 @@ def _sharers(snapshot: Snapshot, group: str, address: Address) -> Sharers:
     """
     The Services that may have *address* in *group*.
 
-    There are none where a node or another group has the address itself. Where a Service of another group has it too,
+    There are none if a node or another group has the address itself. If a Service of another group has it too,
     they are those that are older than it.
     """
     owner = snapshot.ledger.owner(address)

@@ -1,7 +1,7 @@
 """
 The objects of a group: which of them must be applied, and which pods must be annotated.
 
-A group needs its ConfigMap and its DaemonSet: where one of them belongs to another program, or the API server rejects
+A group needs its ConfigMap and its DaemonSet: if one of them belongs to another program, or the API server rejects
 it, neither is written. The objects for Prometheus come after them and never stop the group.
 """
 

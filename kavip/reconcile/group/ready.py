@@ -69,7 +69,7 @@ def _creation_failure(group: KeepalivedGroup, nodes: Sequence[str], pods: Sequen
 
 
 def _start_failure(pods: Sequence[Pod]) -> str:
-    """Why the first pod, by name, does not start and needs help; "" where none does."""
+    """Why the first pod, by name, does not start and needs help; "" if none does."""
     for pod in sorted(pods, key=lambda each: each.metadata.name):
         if not pod.is_ready and not pod.metadata.deletion_timestamp and pod.problem:
             where = f" on {pod.spec.node_name}" if pod.spec.node_name else ""

@@ -126,7 +126,7 @@ def _hosts(pods: Sequence[Pod], desired: Desired) -> dict[str, str]:
 
 def _host(node: Node, host_ip: Address | None, source: Address | None) -> str:
     """
-    The host of the agent on *node*, as URLs write it; "" where it is unknown.
+    The host of the agent on *node*, as URLs write it; "" if it is unknown.
 
     It is the *host_ip* of its pod where the node has that address, else an address of the node. The last resort is the
     *source* of its adverts.

@@ -103,7 +103,7 @@ def condition_states(
 def status_patches(
     group: KeepalivedGroup, status: GroupStatus, states: Mapping[ConditionType, ConditionState], *, now: datetime
 ) -> tuple[StatusPatch, ...]:
-    """The patch that gives *group* the new *status* with the conditions *states*; none where nothing changes."""
+    """The patch that gives *group* the new *status* with the conditions *states*; none if nothing changes."""
     entries = [state.condition(group.metadata, kind) for kind, state in states.items()]
     merged = conditions.merged(group.status.conditions, entries, now=timestamp(now))
     old, new = group.status, msgspec.structs.replace(status, conditions=merged)

@@ -25,7 +25,7 @@ SILENT: Final = NodeState(running=False)
 
 
 def node_state(body: str, instances: Iterable[OperatorInstance] = ()) -> NodeState:
-    """The state of a node by its metrics; silent where the exporter sees no keepalived. *instances* have the VIPs."""
+    """The state of a node by its metrics; silent if the exporter sees no keepalived. *instances* have the VIPs."""
     if "keepalived_up 1" not in body.splitlines():
         return SILENT
     found: list[dict[str, str]] = [dict(_LABEL.findall(match[1])) for match in _SAMPLE.finditer(body)][:_MOST]

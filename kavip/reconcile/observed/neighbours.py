@@ -32,7 +32,7 @@ RECHECK: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """The *texts* that run, by group; they are read only where something new comes. *memory*: that of each group."""
+    """The *texts* that run, by group; they are read only if something new comes. *memory*: that of each group."""
 
     texts: Mapping[str, str]
     memory: Callable[[str], Memory] = lambda _: KEEPS_NOTHING

@@ -114,7 +114,7 @@ def settings_of(group: KeepalivedGroup) -> NodeSettings:
 
 def read_published(configmap: ConfigMap | None, wanted: NodeSettings) -> PublishedRevisions | None:
     """
-    The revisions in *configmap*; None where kavip did not write it.
+    The revisions in *configmap*; None if kavip did not write it.
 
     Earlier versions of kavip did not write the name of the Secret: it was that of *wanted*.
     """

@@ -34,7 +34,7 @@ class NodeReadiness:
 
 def new_password_since(group: str, agents: AgentStates) -> datetime | None:
     """
-    When the first node of *group* saw another password than the one that runs; None where no node sees one.
+    When the first node of *group* saw another password than the one that runs; None if no node sees one.
 
     Nodes that are silent now do not count: they may have answered before the last switch.
     """

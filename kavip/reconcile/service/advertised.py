@@ -28,7 +28,7 @@ class AdvertisedState:
     """
     The condition ``Advertised`` by what the agents report.
 
-    *state*: None where it is unknown until *wait* seconds have passed. *is_run*: some node runs each of the VIPs.
+    *state*: None if it is unknown until *wait* seconds have passed. *is_run*: some node runs each of the VIPs.
     """
 
     state: ConditionState | None

@@ -151,7 +151,7 @@ def _difference(
 
 
 def _changed_addresses(service: Service, assignment: AddressAssignment | None) -> dict[str, Any]:
-    """``status.loadBalancer`` where it changes; another controller's stays."""
+    """``status.loadBalancer`` if it changes; another controller's stays."""
     if assignment is None or assignment.state.reason in FOREIGN_REASONS:
         return {}
     if has_addresses(service, assignment.addresses):
@@ -161,7 +161,7 @@ def _changed_addresses(service: Service, assignment: AddressAssignment | None) -
 
 def _due_advertised(service: Service, desired: _Desired, *, is_urgent: bool) -> ConditionState | None:
     """
-    ``Advertised`` where it is written now.
+    ``Advertised`` if it is written now.
 
     That no node runs new VIPs yet is not confirmed first if there is an urgent write anyway.
     """

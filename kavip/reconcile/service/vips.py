@@ -25,7 +25,7 @@ class ServingGroup:
     """
     What all Services of the group *key* have in common.
 
-    *group*: None where it does not exist. *ready*: its nodes that are ready. *states*: what their agents reported.
+    *group*: None if it does not exist. *ready*: its nodes that are ready. *states*: what their agents reported.
     """
 
     snapshot: Snapshot

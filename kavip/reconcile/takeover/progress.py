@@ -101,7 +101,7 @@ class Takeover:
         return self.states[node].instances if node in self.states else ()
 
     def held(self, node: str) -> int:
-        """The number of instances that the old pod on *node* is master of: all where it does not report."""
+        """The number of instances that the old pod on *node* is master of: all if it does not report."""
         state = self.states.get(node)
         if state is None or not state.running:
             return len(self.instances)

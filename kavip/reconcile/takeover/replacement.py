@@ -143,7 +143,7 @@ def _delete(takeover: Takeover, node: str) -> PodRemoval:
 
 # --- what has to be waited for ----------------------------------------------------------------------------------------
 def _obstacle(takeover: Takeover, config_hash: str, model: Model | None) -> str:
-    """Why no pod may be deleted now; "" where one may."""
+    """Why no pod may be deleted now; "" if one may."""
     if not takeover.approved:
         return (
             f'paused: annotate the group with {names.TAKE_OVER_ANNOTATION}: "true" again to go on, or start '
@@ -164,7 +164,7 @@ def _obstacle(takeover: Takeover, config_hash: str, model: Model | None) -> str:
 
 
 def _unfinished(takeover: Takeover, config_hash: str) -> str:
-    """What is under way on ready nodes; "" where nothing is."""
+    """What is under way on ready nodes; "" if nothing is."""
     for node in takeover.ready_nodes:
         pod = takeover.new.get(node) or takeover.old.get(node)
         if pod is None or pod.metadata.deletion_timestamp:
@@ -197,7 +197,7 @@ def _two_masters(takeover: Takeover, node: str, state: NodeState) -> str:
 
 
 def _untaken(takeover: Takeover, model: Model) -> str:
-    """The instance that a leader has still to take over, which takes seconds; "" where there is none."""
+    """The instance that a leader has still to take over, which takes seconds; "" if there is none."""
     for instance in model.instances:
         if _stays(instance):
             continue
@@ -211,7 +211,7 @@ def _untaken(takeover: Takeover, model: Model) -> str:
 
 def _electable_state(takeover: Takeover, node: str, instance: Instance) -> str:
     """
-    The state of *instance* on *node*; "" where it cannot become master beside the old pods.
+    The state of *instance* on *node*; "" if it cannot become master beside the old pods.
 
     A health check, or a missing endpoint, may have lowered its priority: then it wins only after the old master goes.
     """
