@@ -2,8 +2,8 @@
 The identity of a VRRP instance: what all its nodes must agree on.
 
 Two nodes that differ in it do not hear each other, and both become master. So a change of it cannot roll from node to
-node. A backup of version 3 learns a longer interval from the master, but one that has been given a shorter interval
-than the master's does not wait for it.
+node. In version 3 a backup normally learns the interval from the master, but a backup that is configured with a
+shorter interval than the master's does not wait for the master.
 """
 
 from dataclasses import dataclass, replace
