@@ -46,7 +46,7 @@ class Event(Wire, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What an Event shall say: *reason* is one of ours, *text* what to do next, *action* what was being done."""
+    """The content of an Event: *reason* is one of kavip's, *text* what to do next, *action* what was being done."""
 
     regarding: ObjectReference
     reason: str

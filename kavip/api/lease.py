@@ -1,10 +1,10 @@
-"""``coordination.k8s.io/v1`` Lease: who may run the controller."""
+"""``coordination.k8s.io/v1`` Lease: the replica that may run the controller."""
 
 from kavip.api.meta import Metadata, Wire
 
 
 class LeaseSpec(Wire, frozen=True):
-    """``spec``; the times are for people to read: no decision compares them with a clock of ours."""
+    """``spec``; the times are for people: no decision compares them with kavip's clock."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None

@@ -1,8 +1,8 @@
 """
-Label selectors as users write them: what is wrong with one.
+Validates label selectors that users write.
 
-The API server checks the selectors of its own kinds; of ours it checks what the schema says. One that slips through
-would match nothing, and nobody would know why.
+The API server validates the selectors of its own kinds. For kavip's kinds it validates only what the schema contains.
+Without this, an invalid selector would match nothing, without an error.
 """
 
 import re
@@ -22,7 +22,7 @@ _WITHOUT_VALUES: Final = ("Exists", "DoesNotExist")
 
 
 def check_selector(selector: LabelSelector | None, field: str) -> Iterator[Refusal]:
-    """Everything that is wrong with *selector*, which stands at *field*."""
+    """Everything that is wrong with *selector* at *field*."""
     if selector is None:
         return
     yield from check_labels(selector.match_labels, f"{field}.matchLabels")
@@ -31,7 +31,7 @@ def check_selector(selector: LabelSelector | None, field: str) -> Iterator[Refus
 
 
 def check_labels(labels: Mapping[str, str] | None, field: str) -> Iterator[Refusal]:
-    """Everything that is wrong with *labels*, which stand at *field*."""
+    """Everything that is wrong with *labels* at *field*."""
     for key, value in sorted((labels or {}).items()):
         yield from _label(key, [value], f"{field}[{key}]")
 

@@ -6,7 +6,7 @@ from kavip.api.meta import Metadata, OwnerReference, Passthrough, Wire, field
 
 
 class Container(Wire, frozen=True):
-    """``spec.template.spec.containers[]``: only who is there."""
+    """``spec.template.spec.containers[]``: only the names."""
 
     name: str = ""
 
@@ -70,7 +70,7 @@ class ConfigMap(Wire, frozen=True):
 
 
 class ManagedFields(Wire, frozen=True):
-    """``metadata.managedFields[]``: which fields somebody owns."""
+    """``metadata.managedFields[]``: the fields that a manager owns."""
 
     manager: str = ""
     operation: str = ""
@@ -79,13 +79,13 @@ class ManagedFields(Wire, frozen=True):
 
 
 class WrittenMetadata(Metadata, frozen=True):
-    """Metadata with who wrote what."""
+    """Metadata with the managers of the fields."""
 
     managed_fields: list[ManagedFields] | None = None
 
 
 class Written(Wire, frozen=True):
-    """A ConfigMap or DaemonSet as it stands, whole, for those who compare it."""
+    """A ConfigMap or DaemonSet with all its content, for a comparison."""
 
     metadata: WrittenMetadata = WrittenMetadata()
     data: dict[str, str] | None = None

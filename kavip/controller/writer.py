@@ -93,9 +93,9 @@ class Writer:
 
     async def _is_free(self, write: Apply) -> bool:
         """
-        Whether no object, or one of ours, has the name; the cache holds only objects that carry a group's label.
+        Whether the name is free or an object of kavip has it; the cache holds only objects that carry a group's label.
 
-        One of keepalived-operator's that is to be adopted becomes ours.
+        An object of keepalived-operator that kavip adopts becomes an object of kavip.
         """
         try:
             found = await self._client.get(_OWNED[write.kind], write.key)
@@ -111,9 +111,9 @@ class Writer:
 
     async def _inherit(self, write: Apply) -> None:
         """
-        Take over who owns the fields of ``spec``, so that those that are not applied any more go.
+        Take over the ownership of the fields of ``spec``, so that fields that kavip does not apply are removed.
 
-        Server-side apply would leave all that another manager wrote: containers, volumes, privileges.
+        Server-side apply alone would keep everything that another manager wrote: containers, volumes, privileges.
         """
         found = await self._client.get(_MANAGED[write.kind], write.key)
         before = found.metadata.managed_fields or []
@@ -149,13 +149,13 @@ class Writer:
     async def _tell_pods(self, writes: list[PodAnnotation]) -> None:
         slots = asyncio.Semaphore(_PODS_AT_ONCE)
 
-        async def tell(write: PodAnnotation) -> None:
+        async def annotate(write: PodAnnotation) -> None:
             body = {"metadata": {"annotations": {names.CONFIG_HASH_ANNOTATION: write.value}}}
             async with slots:
                 with suppress(NotFound):  # a pod that is gone needs no news
                     await self._client.patch(PODS, write.key, body)
 
-        results = await asyncio.gather(*map(tell, writes), return_exceptions=True)
+        results = await asyncio.gather(*map(annotate, writes), return_exceptions=True)
         for failure in (each for each in results if isinstance(each, BaseException)):
             raise failure
 

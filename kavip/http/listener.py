@@ -291,7 +291,7 @@ class Listener:
             connection.opening = None
 
     async def _make_room(self) -> None:
-        """Return when there is room for one more connection; evict one if need be."""
+        """Return when one more connection is allowed; evict one if necessary."""
         connections = self._server.open_connections
         while len(connections) >= self._limits.connections:
             if (evictee := self._evictee()) is None:

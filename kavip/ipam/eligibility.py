@@ -40,10 +40,10 @@ class Audiences:
 
     def __init__(self, pools: Iterable[Pool]) -> None:
         """Group and index *pools*, which are in the order in which they are tried."""
-        alike: defaultdict[object, list[Pool]] = defaultdict(list)
+        by_audience: defaultdict[object, list[Pool]] = defaultdict(list)
         for pool in pools:
-            alike[pool.groups, _text(pool.namespaces), _text(pool.services)].append(pool)
-        self.every = tuple(Audience(tuple(each)) for each in alike.values())
+            by_audience[pool.groups, _text(pool.namespaces), _text(pool.services)].append(pool)
+        self.every = tuple(Audience(tuple(each)) for each in by_audience.values())
         required = [list(_required(audience.pools[0])) for audience in self.every]
         common = Counter(prop for each in required for properties in each for prop in properties)
         self._filed: defaultdict[Property, list[Audience]] = defaultdict(list)

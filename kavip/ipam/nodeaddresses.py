@@ -95,8 +95,8 @@ def _since(holder: Service | KeepalivedGroup, address: Address) -> str:
     """The time at which kavip assigned *address* to *holder*, "" if that is not known, as for externalIPs."""
     if isinstance(holder, KeepalivedGroup):
         return holder.metadata.creation_timestamp or ""
-    told = conditions.find(holder.status.conditions, Condition.ADDRESS_ASSIGNED)
-    return told.last_transition_time if told and _is_assigned(holder, address) else ""
+    condition = conditions.find(holder.status.conditions, Condition.ADDRESS_ASSIGNED)
+    return condition.last_transition_time if condition and _is_assigned(holder, address) else ""
 
 
 def _is_one(entry: NodeAddress, vips: set[Address]) -> bool:

@@ -1,8 +1,8 @@
 """
-Which keys a change concerns. Pure: the Snapshot has changed already, what is asked is whose plan may have.
+The keys of the objects whose plan a change may alter. Pure; the Snapshot contains the change already.
 
-Nothing is woken that cannot be concerned: an address that kavip has just written wakes group and pool, but not the
-Service that it was decided for; a heartbeat of a node wakes nobody.
+Other keys are not enqueued. An address that kavip has just written enqueues the group and the pool, but not the Service
+that it was decided for. A heartbeat of a node enqueues nothing.
 """
 
 from collections.abc import Collection, Iterator
@@ -26,9 +26,9 @@ _OURS: Final = f"{names.KAVIP_GROUP}/"
 
 class Start(NamedTuple):
     """
-    Every key there is. *settled*: Services that are in the ledger and hold what they ask for, oldest first.
+    Every key there is. *settled*: Services that are in the ledger and hold what they request, oldest first.
 
-    That there is nothing to do for these can wait, also for whoever comes after them.
+    These have nothing to do, so they come last.
     """
 
     first: tuple[Key, ...]
@@ -36,9 +36,9 @@ class Start(NamedTuple):
 
 
 def start(snapshot: Snapshot) -> Start:
-    """What a new leader begins with: first of all those Services that may lack something, oldest first."""
+    """The keys that a new leader enqueues: first the Services that may lack something, oldest first."""
     ours = sorted(filter(may_be_ours, snapshot.services.values()), key=lambda each: each.metadata.age_key)
-    settled = {each.key: _service(each.key) for each in ours if _is_content(snapshot, each)}
+    settled = {each.key: _service(each.key) for each in ours if _is_satisfied(snapshot, each)}
     first = (_service(each.key) for each in ours if each.key not in settled)
     pools = (Key(KeyKind.POOL, name) for name in sorted(snapshot.pools))
     return Start((*first, *_groups(snapshot), *pools), tuple(settled.values()))
@@ -51,9 +51,9 @@ def everything(snapshot: Snapshot) -> Iterator[Key]:
 
 def of(snapshot: Snapshot, old: Object | None, new: Object | None, *, sent: StatusPatch | None = None) -> Iterator[Key]:
     """
-    The keys that *old* turning into *new* concerns; what may repeat, the queue folds.
+    The keys that the change from *old* to *new* concerns; a key may occur twice, because the queue folds duplicates.
 
-    *sent*: the status write of ours that may have come back with it.
+    *sent*: kavip's status write that may have caused the change.
     """
     match new if new is not None else old:
         case Service():
@@ -63,7 +63,7 @@ def of(snapshot: Snapshot, old: Object | None, new: Object | None, *, sent: Stat
         case VIPPool():
             yield from _of_pool(snapshot, old, new)
         case Node():
-            if _faces(old) != _faces(new):
+            if _node_inputs(old) != _node_inputs(new):
                 yield from _groups(snapshot)
                 yield from _pools_of(snapshot, _own(old) ^ _own(new))
         case Namespace() as namespace:
@@ -72,8 +72,8 @@ def of(snapshot: Snapshot, old: Object | None, new: Object | None, *, sent: Stat
         case EndpointSlice():
             yield from _of_slice(snapshot, old, new)
         case ServiceCIDR():
-            pass  # admission alone reads it
-        case _:  # OpenShift's Network: whose turn it is to assign, and what no pool may hand out
+            pass  # only admission reads it
+        case _:  # OpenShift's Network: whether the platform assigns addresses, and which ones no pool may assign
             yield from (_service(key) for key in sorted(snapshot.services))
             yield from (Key(KeyKind.POOL, name) for name in sorted(snapshot.pools))
     yield from _pools_of(snapshot, snapshot.ledger.drain_undone())
@@ -100,7 +100,7 @@ def _of_group(snapshot: Snapshot, old: Object | None, new: Object | None) -> Ite
     if changed is None:
         return
     yield Key(KeyKind.GROUP, changed.key)
-    if before and after and _terms(before) == _terms(after):
+    if before and after and _group_inputs(before) == _group_inputs(after):
         if before.status.router_ids != after.status.router_ids:
             yield from (Key(KeyKind.GROUP, group.key) for group in snapshot.neighbours(after))
         return
@@ -111,8 +111,8 @@ def _of_group(snapshot: Snapshot, old: Object | None, new: Object | None) -> Ite
     yield from (_service(service.key) for service in snapshot.candidates(changed.key))
 
 
-def _terms(group: KeepalivedGroup) -> object:
-    """What of a group matters to its Services, besides what becomes of them: also that it goes."""
+def _group_inputs(group: KeepalivedGroup) -> object:
+    """The parts of a group that can change the plans of its Services, including the start of its deletion."""
     return group.spec, group.metadata.labels, bool(group.metadata.deletion_timestamp)
 
 
@@ -125,13 +125,15 @@ def _of_pool(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iter
     edited = {each.name for each in (before, after) if each}
     yield from (Key(KeyKind.POOL, name) for name in sorted(edited | _problematic(snapshot)))
     yield from (_service(key) for key in snapshot.ledger.waiters.by_age())
-    for key, service in sorted(snapshot.services.items()):  # they may be stranded now, or no longer
-        if service.virtual_ips or snapshot.ledger.held(key):  # what is written may not be seen yet
+    for key, service in sorted(snapshot.services.items()):  # each may become stranded, or no longer be it
+        if service.virtual_ips or snapshot.ledger.held(key):  # the watch may not show the last write yet
             yield _service(key)
 
 
 def _of_slice(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iterator[Key]:
-    """The group whose VIPs follow these endpoints, where they are on other nodes now; the API server's, the pools."""
+    """
+    The group whose VIPs follow these endpoints, if their nodes changed; for the API server's endpoints, the pools.
+    """
     seen = [each for each in (old, new) if isinstance(each, EndpointSlice)]
     if len({(each.service, each.ready_nodes, each.draining_nodes) for each in seen}) != 1 or len(seen) == 1:
         services = (snapshot.services.get(key) for key in sorted({each.service for each in seen}))
@@ -141,9 +143,9 @@ def _of_slice(snapshot: Snapshot, old: Object | None, new: Object | None) -> Ite
 
 
 def _problematic(snapshot: Snapshot) -> set[str]:
-    """The pools that are not in force, or are told that they are not: these another one's edit may concern."""
-    told = (name for name, pool in snapshot.pools.items() if not _is_accepted(pool))
-    return {*snapshot.parsed_pools.problems, *told}
+    """The pools that are not in force, or whose status says so: an edit of another pool may change that."""
+    rejected = (name for name, pool in snapshot.pools.items() if not _is_accepted(pool))
+    return {*snapshot.parsed_pools.problems, *rejected}
 
 
 def _is_accepted(pool: VIPPool) -> bool:
@@ -151,9 +153,9 @@ def _is_accepted(pool: VIPPool) -> bool:
     return found is not None and found.status == "True"
 
 
-def _is_content(snapshot: Snapshot, service: Service) -> bool:
-    """Whether *service* holds all that it asks for, and nobody disputes it."""
-    if not snapshot.ledger.is_content(service.key) or service.metadata.annotation(names.REASSIGN_ANNOTATION):
+def _is_satisfied(snapshot: Snapshot, service: Service) -> bool:
+    """Whether *service* holds everything that it requests, and no other Service claims it."""
+    if not snapshot.ledger.is_satisfied(service.key) or service.metadata.annotation(names.REASSIGN_ANNOTATION):
         return False
     held, asked = service.ingress_addresses, service.metadata.annotation(names.POOL_ANNOTATION)
     places = {pool.name for address in held if (pool := snapshot.parsed_pools.pool_of(address))}
@@ -161,7 +163,7 @@ def _is_content(snapshot: Snapshot, service: Service) -> bool:
 
 
 def may_be_ours(service: Service) -> bool:
-    """Whether *service* may have a plan that is not empty: most of a cluster's have none, they are ClusterIP."""
+    """Whether *service* may have a plan that is not empty: most Services of a cluster are ClusterIP and have none."""
     return is_candidate(service) or any(each.type.startswith(_OURS) for each in service.status.conditions or ())
 
 
@@ -180,7 +182,7 @@ def _pools_of(snapshot: Snapshot, addresses: Collection[Address]) -> Iterator[Ke
 
 
 def _own(obj: Object | None) -> frozenset[Address]:
-    """The addresses that a node, a group or the API server has itself: no pool hands them out."""
+    """The addresses of a node, a group or the API server itself: no pool assigns them."""
     match obj:
         case EndpointSlice() if obj.service == names.API_SERVER_SERVICE:
             return obj.addresses
@@ -201,15 +203,15 @@ def _as_service(obj: Object | None) -> Service | None:
 
 
 def _shape(service: Service | None) -> object:
-    """What of a Service can matter to groups and pools, besides its VIPs: all but the conditions."""
+    """The parts of a Service that matter to groups and pools, besides its VIPs: everything except the conditions."""
     if service is None:
         return None
     metadata = service.metadata
     return service.spec, metadata.annotations, metadata.deletion_timestamp, metadata.uid
 
 
-def _faces(obj: Object | None) -> object:
-    """What of a Node can matter: who it is, where, and whether it is ready, but not when it last said so."""
+def _node_inputs(obj: Object | None) -> object:
+    """The parts of a Node that matter: everything that plans read, but not the time of its last heartbeat."""
     return (obj.metadata.labels, obj.spec, obj.status.addresses, obj.is_ready) if isinstance(obj, Node) else None
 
 

@@ -58,7 +58,7 @@ class Holding(NamedTuple):
         return self.expected[-1].addresses if self.expected else self.current
 
     @property
-    def is_content(self) -> bool:
+    def is_satisfied(self) -> bool:
         """Whether the Service has an address, and every address that it requests by name."""
         return bool(self.current) and set(self.wanted).issubset(self.current)
 

@@ -118,10 +118,10 @@ class Ledger:
         holding = self._holdings.get(key)
         return holding.held if holding else None
 
-    def is_content(self, key: str) -> bool:
+    def is_satisfied(self, key: str) -> bool:
         """Whether Service *key* has what it requests by name, at least one address, and keeps all that it has."""
         holding = self._holdings.get(key)
-        if holding is None or not holding.is_content:
+        if holding is None or not holding.is_satisfied:
             return False
         return all(self.keeps(address, holding.terms) for address in holding.current)
 

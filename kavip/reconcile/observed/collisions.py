@@ -1,10 +1,11 @@
 """
-VRIDs that somebody else uses on the same network, as keepalived's counters betray it.
+VRIDs that another router uses on the same network, found with keepalived's counters.
 
-keepalived counts adverts that carry its VRID and are not its peers': other addresses, another password. A single one is
-no sign: nodes that take up a configuration one after the other may disagree for a moment. A counter that grows again
-and again is. Counters begin anew with the daemon, and what has stopped growing is forgotten. Adverts of another VRRP
-version, or in version 2 of another interval, keepalived 2.2.7 does not count; they do no harm either.
+keepalived counts adverts with its VRID that do not come from its peers: with other addresses, or another password. One
+such advert is no sign, because nodes that load a configuration one after the other may disagree for a moment. A counter
+that keeps growing is one. Counters start again with the daemon, and a counter that no longer grows is forgotten.
+keepalived 2.2.7 does not count adverts of another VRRP version, or of another interval in version 2; these are
+harmless.
 """
 
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ _TIMES: Final = 3  # answers in which it grew
 
 
 class Sign(StrEnum):
-    """What is wrong with the adverts of a stranger, as messages say it."""
+    """What is wrong with the adverts of another router, as messages say it."""
 
     ADDRESSES = "other addresses"
     PASSWORD = "another password"  # noqa: S105 - a message
@@ -48,14 +49,14 @@ class _Streak:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What one node counted, and what has been growing."""
+    """The counters of one node, and those that have been growing."""
 
     counts: Mapping[Trace, int] = field(default_factory=lambda: MappingProxyType({}))
     streaks: Mapping[Trace, _Streak] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def follow(before: Tally, counts: Mapping[Trace, int], *, at: float) -> Tally:
-    """*before* after another answer; a counter that is seen for the first time, or began anew, has not grown."""
+    """*before* after another answer; a new or restarted counter has not grown."""
     streaks = {}
     for trace, count in counts.items():
         streak = before.streaks.get(trace)

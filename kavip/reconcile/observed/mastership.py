@@ -1,11 +1,13 @@
 """
-What the agents of one group say about who is master of what, and how far that can be trusted.
+Which node is master of each VIP and instance, from the answers of one group's agents, and how certain that is.
 
-Answers are not given at one time: the old master's last one may be older than the new master's first. A claim therefore
-counts from the first answer that made it to the last one, by the controller's own clock, as long as keepalived did not
-change its state in between. Two nodes were masters together for as long as their claims overlap; else it is the later
-one, once the earlier has had the time to take its claim back. A node that does not answer claims nothing where another
-one does, and goes on being heard by those that are BACKUP: they would be master otherwise.
+The agents do not answer at the same time: the last answer of the old master may be older than the first one of the new
+master. A claim therefore lasts from the first answer that made it to the last one, by the controller's clock, as long
+as keepalived did not change its state in between. Two nodes were masters together for as long as their claims overlap.
+If the overlap is short, the later claim counts, after the time in which the earlier node could have withdrawn its own.
+
+The claim of a node that does not answer any more counts only if no other node claims the same. It stays as long as
+other nodes are BACKUP: without the adverts of a master they would be master themselves.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,9 +23,9 @@ from kavip.names import Reason
 from kavip.reconcile.observed.agentstates import BACKUP, FAULT, MASTER, AgentStates, Contact, NodeState
 from kavip.vrrp.timing import SECOND, timing_of
 
-_SOON: Final = 0.5  # seconds that two masters may take to notice each other, where adverts come more often
-_AGAIN: Final = 0.25  # seconds after which more is known: who claims what another one does is asked often
-_SPARE: Final = 1.0  # seconds beyond the four intervals that a fail-over may take
+_SOON: Final = 0.5  # seconds that two masters may need to notice each other, if adverts are more frequent
+_AGAIN: Final = 0.25  # seconds until the next decision: nodes that claim the same are probed often
+_SPARE: Final = 1.0  # seconds that a fail-over may take in addition to four intervals
 _SHORTEST: Final = 2.0
 
 VipOrInstance = Address | str
@@ -40,28 +42,28 @@ class MasterClaim:
     is_silent: bool = False
 
     def overlap(self, other: "MasterClaim") -> float:
-        """For how many seconds both were."""
+        """For how many seconds both nodes were master."""
         return min(self.last, other.last) - max(self.since, other.since)
 
 
 @dataclass(frozen=True, slots=True)
 class MasterState:
-    """Who has a subject: *nodes*, and the *reason* to be; None: it cannot be said before *wait* seconds are over."""
+    """The masters *nodes* of a subject, with a *reason*; None: unknown until *wait* seconds have passed."""
 
     nodes: tuple[str, ...]
     reason: Reason | None
     wait: float = 0.0
-    silent: tuple[str, ...] = ()  # nodes whose answer would be needed
+    silent: tuple[str, ...] = ()  # nodes whose answers are missing for a decision
     is_run: bool = True  # by any node
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mastership:
     """
-    Who has what, by the agents' answers *states* and *contacts* by node as of *at*.
+    The masters of a group at *at*, from the answers *states* and the *contacts* by node.
 
-    *expected*: the nodes that should answer. Masters may overlap for *overlap* seconds before that is a split brain,
-    and a VIP may be without one for *gap* seconds before that is told.
+    *expected*: the nodes that should answer. Masters that overlap for more than *overlap* seconds are a split brain. A
+    VIP without a master is reported after *gap* seconds.
     """
 
     expected: tuple[str, ...]
@@ -73,7 +75,7 @@ class Mastership:
 
     @classmethod
     def of(cls, group: KeepalivedGroup | None, expected: Iterable[str], agents: AgentStates, key: str) -> "Mastership":
-        """What the nodes of the group *key* say."""
+        """The mastership from the answers for the group *key*."""
         seconds = (
             max(timing_of(group.spec, 4).milliseconds, timing_of(group.spec, 6).milliseconds) / SECOND if group else 1
         )
@@ -87,7 +89,7 @@ class Mastership:
         )
 
     def master_of(self, subject: VipOrInstance) -> MasterState:
-        """Who has *subject*."""
+        """The masters of *subject*."""
         every = [self._claim(node, subject) for node in self._masters(subject)]
         claims = [each for each in every if not each.is_silent] or every
         if not claims:
@@ -104,7 +106,7 @@ class Mastership:
         return MasterState((), None, wait) if wait > 0 else MasterState((newest.node,), Reason.MASTER)
 
     def is_undisputed(self, memory: Memory) -> bool:
-        """Whether every node answers, and no VIP has two masters: then no time decides who has one."""
+        """Whether every node answers and no VIP has two masters: then the result does not change with time."""
         masters = tuple(state.masters for state in self.states.values())
         return memory.last(_are_apart, "", masters) and not any(map(self._is_silent, self.states))
 
@@ -141,7 +143,7 @@ class Mastership:
         return MasterState((), Reason.NO_MASTER)
 
     def _hears(self, node: str, subject: VipOrInstance) -> bool:
-        """Whether *node* answers, and is kept BACKUP by somebody's adverts."""
+        """Whether *node* answers and is BACKUP, so it receives adverts of a master."""
         state = self.states[node]
         if self._is_silent(node):
             return False

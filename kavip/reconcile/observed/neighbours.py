@@ -1,9 +1,9 @@
 """
-What the nodes of other groups run still, whatever their objects say by now.
+What the nodes of other groups still run, which may differ from what their objects say now.
 
-A text gives up an anchor or a VRID only when all its nodes switch, which may have to wait for one of them: until then
-the address is on a node of that group, though its Service has lost it and another may have got it. So an address that
-is new in a group waits until no other group's text has it, and a new VRID is none that runs.
+A text gives up an anchor or a VRID only when all its nodes switch, and the switch may wait for one of them. Until then
+a node of that group has the address, even if its Service has lost it and another Service has got it. So an address that
+is new in a group waits until no other group's text has it, and a new VRID is one that no text has.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -27,7 +27,7 @@ from kavip.vrrp.sharding import Shards
 _ADDRESSES: Final = attrgetter("addresses")
 
 RECHECK: Final = 1.0
-"""Seconds after which to look again whether another group has given an address up."""
+"""Seconds until the next check whether another group has given up an address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Elsewhere:
         return frozenset(each.identity.router_id for instances in runs for each in instances)
 
     def holders(self, addresses: Iterable[Address]) -> Mapping[Address, str]:
-        """The group that runs each of *addresses*, where one does."""
+        """The group that runs each of *addresses*, if there is one."""
         wanted, found = frozenset(addresses), dict[Address, str]()
         for group in sorted(self.texts) if wanted else ():
             for run in self._running(group).values():
@@ -58,7 +58,7 @@ NOWHERE: Final = Elsewhere({})
 
 
 def elsewhere_of(snapshot: Snapshot, objects: OwnedObjects, group: KeepalivedGroup) -> Elsewhere:
-    """What runs beside *group*: the texts of groups that have pods."""
+    """The running texts of other groups than *group*, if these have pods."""
     found = {
         key: data.get(names.TAKE_OVER_KEY, data.get(names.CONFIG_KEY, ""))
         for key, each in objects.configmaps.items()
@@ -71,9 +71,9 @@ def withhold(
     members: Shards, running: Mapping[str, RunningInstance], elsewhere: Elsewhere
 ) -> tuple[Shards, Mapping[str, Refusal]]:
     """
-    *members* without the addresses that are not *running* here yet and run elsewhere.
+    *members* without the addresses that another group runs and this one is not *running* yet.
 
-    Also, by Service, what they wait for.
+    The second result is what each Service waits for, by key.
     """
     if not elsewhere.texts:
         return members, {}
@@ -82,7 +82,7 @@ def withhold(
     if not held:
         return members, {}
     waiting = {each.key: min(both) for each in members if (both := held.keys() & set(each.addresses))}
-    told = {
+    refusals = {
         key: Refusal(
             Reason.PENDING,
             f"the nodes of KeepalivedGroup {held[address]} hold {address} still: it comes when all of them have given "
@@ -90,7 +90,7 @@ def withhold(
         )
         for key, address in waiting.items()
     }
-    return members.map(lambda each: _without(each, held), waiting.keys()), told
+    return members.map(lambda each: _without(each, held), waiting.keys()), refusals
 
 
 def _new(members: tuple[Member, ...], run: RunningInstance | None) -> frozenset[Address]:

@@ -1,15 +1,15 @@
 """
 The order in which the nodes of a group join and leave: peers are added before, and removed after.
 
-A node that sends what the others do not hear, or does not hear what the others send, becomes a second master. So a new
-node is first listed as a peer of all others. It is held out itself until they run that text: it has no source address,
-which keepalived reports as FAULT. A node that leaves stays a peer until its pod is gone. A node that changes its
-address does both.
+A node becomes a second master if the others do not hear what it sends, or if it does not hear what they send. So a new
+node is first listed as a peer of all others. Until they run that text, the node itself takes no part: it has no source
+address, which keepalived reports as FAULT. A node that leaves stays a peer until its pod is gone. A node that changes
+its address does both.
 
 Everything follows from what runs: the text in the ConfigMap, the pods, and the text that each agent reports. So a new
-controller continues where the last one stopped. Where nothing runs yet, all nodes join at once.
+controller continues where the last one stopped. If nothing runs yet, all nodes join at once.
 
-Nodes that cannot answer are not waited for: only nodes that have a pod, and whose agent answers or did so a moment ago.
+The controller waits only for nodes that can answer: those with a pod whose agent answers, or did so a moment ago.
 """
 
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ from kavip.vrrp.priorities import priorities
 from kavip.vrrp.running import RunningNodes, running_nodes
 
 PATIENCE: Final = 30.0
-"""Seconds of silence after which an agent is not waited for: longer than its restart takes."""
+"""Seconds of silence after which the controller no longer waits for an agent: longer than its restart takes."""
 RECHECK: Final = 5.0
 """Seconds after which a group is reconciled again while a node waits to join or to leave."""
 
@@ -46,7 +46,7 @@ class RolloutStatus:
     How far the nodes are with the text that was published last.
 
     *running*: the participants in that text. *pods*: the nodes with a pod. *behind*: the nodes that do not run the text
-    yet, and are waited for. *leaving*: ready nodes outside the group whose pod still runs.
+    yet and for which the controller waits. *leaving*: ready nodes outside the group whose pod still runs.
     """
 
     running: RunningNodes = _NO_PARTICIPANTS
@@ -107,18 +107,20 @@ def next_peers(nodes: Iterable[Node], status: RolloutStatus, *, seeds: Iterable[
 
 
 def is_final(peers: Iterable[Peer], nodes: Iterable[Node], status: RolloutStatus) -> bool:
-    """Whether *peers* are what *nodes* shall be in the end."""
+    """Whether *peers* are the final state of *nodes*."""
     return sorted(_final_peers(nodes, status).values(), key=_NAME) == sorted(peers, key=_NAME)
 
 
 def _is_overdue(pod: Pod, now: datetime) -> bool:
-    """Whether *pod* should have ended long ago: its containers have, whatever its deletion waits for."""
+    """
+    Whether *pod* should have ended long ago: its containers have ended, and only its deletion waits for something.
+    """
     end = pod.metadata.deletion_timestamp
     return end is not None and age(end, now) > PATIENCE
 
 
 def _is_behind(node: str, group: str, config_hash: str, agents: AgentStates) -> bool:
-    """Whether *node*, which runs a pod, is waited for. The times are of the monotonic clock."""
+    """Whether the controller waits for *node*, which runs a pod. The times are of the monotonic clock."""
     state = agents.states_of(group).get(node)
     if state is None:
         return agents.at - agents.since <= PATIENCE
@@ -130,10 +132,10 @@ def _is_behind(node: str, group: str, config_hash: str, agents: AgentStates) -> 
 
 def _final_peers(nodes: Iterable[Node], status: RolloutStatus) -> dict[str, Peer]:
     """
-    The nodes as they shall take part in the end, by name.
+    The final participation of the nodes, by name.
 
-    A node keeps the source address that it uses while it has that address, in whatever order a cloud provider lists
-    them, and while the API server reports no address at all.
+    A node keeps its current source address while it has that address. The order in which a cloud provider lists
+    addresses does not matter, nor does an API server that reports none for a while.
     """
     running = status.running
     return {
@@ -186,7 +188,7 @@ def _next_listed(current: frozenset[str], target: set[str], seeds: Iterable[str]
 
 
 def _agree(seed: str, current: Iterable[str], target: Iterable[str]) -> bool:
-    """Whether no node outranks another by one of the two texts and is outranked by it by the other."""
+    """Whether the two texts put no pair of nodes into opposite order."""
     before, after = dict(priorities(seed, current)), dict(priorities(seed, target))
     both = sorted(before.keys() & after.keys(), key=lambda node: (-before[node], -after[node]))
     return all(

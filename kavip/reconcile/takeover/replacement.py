@@ -80,9 +80,10 @@ def _pending(takeover: Takeover, action: str) -> ConditionState:
 
 def _deletion_after(takeover: Takeover, last: ReplacedPod, deletion: PodRemoval) -> PodRemoval | None:
     """
-    What may be deleted after the *last* pod: that one again, or nothing, until the watch shows its end.
+    What may be deleted after the *last* pod: the same pod again, or nothing, until the watch shows that it is gone.
 
-    The missing end may be the very reason why *deletion* comes next: that would be one pod too many.
+    Without this, *deletion* may choose a pod only because the watch still shows the last one: that would be one too
+    many.
     """
     running = (pod.metadata for pod in takeover.old.values() if not pod.metadata.deletion_timestamp)
     shown = next((each for each in running if each.uid == last.uid), None)
@@ -92,7 +93,7 @@ def _deletion_after(takeover: Takeover, last: ReplacedPod, deletion: PodRemoval)
 
 
 def _next_deletion(takeover: Takeover, config_hash: str, model: Model | None) -> tuple[PodRemoval | None, str]:
-    """The pod to delete now, or None; and what is done or waited for."""
+    """The pod to delete now, or None; and the current or pending step, as text."""
     if problem := _obstacle(takeover, config_hash, model):
         return None, problem
     candidates = takeover.ready_old
@@ -103,7 +104,7 @@ def _next_deletion(takeover: Takeover, config_hash: str, model: Model | None) ->
 
 
 def _next_orphan(takeover: Takeover, model: Model | None) -> tuple[PodRemoval | None, str]:
-    """The same for old pods that no new pod follows: each goes when it need not hold anything any more."""
+    """The same for old pods that no new pod follows: each is deleted when it no longer has to hold anything."""
     fields = placement_fields(takeover.group.spec)
     if not takeover.orphaned:
         return None, f"waiting for {few(list(takeover.old))}, which is not ready: its old pod is deleted when it is"
@@ -164,7 +165,7 @@ def _obstacle(takeover: Takeover, config_hash: str, model: Model | None) -> str:
 
 
 def _unfinished(takeover: Takeover, config_hash: str) -> str:
-    """What is under way on ready nodes; "" if nothing is."""
+    """The step that is in progress on ready nodes; "" if there is none."""
     for node in takeover.ready_nodes:
         pod = takeover.new.get(node) or takeover.old.get(node)
         if pod is None or pod.metadata.deletion_timestamp:
@@ -183,7 +184,7 @@ def _unfinished(takeover: Takeover, config_hash: str) -> str:
 
 
 def _two_masters(takeover: Takeover, node: str, state: NodeState) -> str:
-    """The instance of which the new pod on *node* is master beside an old pod: they do not hear each other."""
+    """An instance that has two masters: the new pod on *node* and an old pod, which do not hear each other."""
     mine = {(sight.router_id, sight.family): sight.name for sight in state.instances if sight.state == MASTER}
     for other in (*takeover.ready_old, *sorted(takeover.orphaned)):
         for sight in takeover.sights(other):
@@ -197,7 +198,7 @@ def _two_masters(takeover: Takeover, node: str, state: NodeState) -> str:
 
 
 def _untaken(takeover: Takeover, model: Model) -> str:
-    """The instance that a leader has still to take over, which takes seconds; "" if there is none."""
+    """An instance that a leader must still take over, which takes seconds; "" if there is none."""
     for instance in model.instances:
         if _stays(instance):
             continue
@@ -232,8 +233,8 @@ def _idle(takeover: Takeover) -> list[str]:
     """
     The nodes whose old pod holds no VIP; none once leaders take over.
 
-    Where no old pod reports, the node with the highest address counts as the master of all: so keepalived decides
-    between equal priorities.
+    If no old pod reports, the node with the highest address counts as the master of all instances: with equal
+    priorities, keepalived decides in this way.
     """
     if takeover.leaders:
         return []
