@@ -1,8 +1,8 @@
 """
 The AdmissionReview response that carries a verdict.
 
-kubectl prints the causes of a 422 as ``field: message``. Of a 403, and if several objects are refused at once, it
-prints only the message of the status; Helm always does. So this message names the object and sums up all causes.
+kubectl prints the causes of a 422 as ``field: message``. For a 403, and if several objects are refused at once,
+it prints only the message of the status; Helm always does. So this message names the object and sums up all causes.
 """
 
 from collections.abc import Collection

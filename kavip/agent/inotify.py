@@ -1,7 +1,7 @@
 """
 inotify(7): reports that something happened in a folder, not what.
 
-A folder that cannot be watched is not an error: the agent looks at its mounts from time to time anyway.
+A folder that cannot be watched is not an error: the agent also reads its mounts from time to time.
 
 It uses no library (``python -m bench.watch``, November 2026, 100 dumps of keepalived). All take 70 to 110 ms of
 processor time and 170 to 200 wake-ups. But pyroute2's Inotify blocks, so it needs a thread; it cannot watch a folder
@@ -107,5 +107,5 @@ class FolderWatch:
             is_other = isinstance(watched, Folder) and bool(watched.names) and name not in watched.names
             wakes = wakes or not is_other or bool(mask & (_OVERFLOW | _IGNORED))
         if wakes:
-            self.renew()  # before the agent looks: what is written in between is seen then, or wakes it again
+            self.renew()  # before the agent reads: a later change is read as well, or wakes the agent again
             self._wake()

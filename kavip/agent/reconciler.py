@@ -213,7 +213,7 @@ class Reconciler:
     async def _reconcile(
         self, daemon: Daemon | None, mounted: MountedConfig | RefusedConfig, *, left: float | None
     ) -> float:
-        """Install, reload and rehearse; *left* are the seconds until the switch. The seconds until the next look."""
+        """Install, reload and rehearse; *left* are the seconds until the switch. Return those until the next step."""
         if isinstance(mounted, MountedConfig):
             await self.feeds.checks.configure(mounted.checks)
         pause = min(await self._apply(daemon, mounted), self._reloader.grace_left)
@@ -231,7 +231,7 @@ class Reconciler:
         """
         Install the wanted configuration unless it is refused; without *daemon* remove the addresses that one left.
 
-        Returns the seconds until the next look.
+        Returns the seconds until the next step.
         """
         if daemon is None:
             self._reloader.forget_daemon()

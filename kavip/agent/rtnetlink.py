@@ -49,7 +49,7 @@ class NetworkWatch:
             self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0)
             self._socket.bind((0, _GROUPS))
         except OSError:
-            return self  # the agent looks at the node from time to time anyway
+            return self  # the agent also examines the node from time to time
         asyncio.get_running_loop().add_reader(self._socket, self._happened, self._socket)
         return self
 

@@ -1,8 +1,8 @@
 """
 Wakes the agent: when a mount, the node's network or the daemon's pid file changes, and when the daemon ends.
 
-A wake-up only starts another look. A missed one costs no more than the pause until the next look, so the agent goes on
-with what it can watch: a node has a limited number of inotify instances.
+A wake-up only starts the next step of the agent. After a missed wake-up, that step starts after the usual pause. So a
+folder that cannot be watched is not an error: a node has a limited number of inotify instances.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from kavip.agent.keepalived.process import PID_FILE, Daemon
 from kavip.agent.rtnetlink import NetworkChange, NetworkWatch
 
 UNWATCHED: Final = 0.25
-"""Seconds between looks while a folder cannot be watched, or does not exist."""
+"""Seconds between steps while a folder cannot be watched, or does not exist."""
 SOONEST: Final = 0.02
-"""Seconds between looks, at least."""
+"""The shortest time between two steps, in seconds."""
 
 log = structlog.get_logger()
 

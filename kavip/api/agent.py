@@ -64,7 +64,7 @@ class RevisionConfig(Wire, frozen=True):
 
 class AgentConfig(RevisionConfig, frozen=True):
     """
-    ``agent.json``: what the agent must know beside keepalived's text.
+    ``agent.json``: what the agent must know in addition to keepalived's text.
 
     *next* is the text that all nodes switch to at *switch_at*; *next_hash* names it. *static*: a static pod, without a
     controller. The controller reads its own record back: *tries* and *blame* of switches that were called off, and
@@ -112,7 +112,7 @@ def _plain(content: object) -> object:
 
 # --- /state -----------------------------------------------------------------------------------------------------------
 class ProblemCode(StrEnum):
-    """What is wrong on a node, for programs; the message beside it is for people."""
+    """What is wrong on a node, for programs; its message is for people."""
 
     NONE = ""
     OTHER = "Other"

@@ -142,7 +142,7 @@ def remarks(annotations: Mapping[str, str] | None) -> tuple[str, ...]:
 
 
 def is_unknown(key: str) -> bool:
-    """Whether *key* looks like an annotation of kavip or keepalived-operator, and is none."""
+    """Whether *key* looks like an annotation of kavip or keepalived-operator, but is unknown."""
     is_like_ours = key.startswith(names.ANNOTATION_PREFIXES) or key.rpartition("/")[2] in _OPERATOR_NAMES
     return is_like_ours and key not in names.SERVICE_ANNOTATIONS
 

@@ -125,7 +125,7 @@ class Pools:
         return next(iter(get_close_matches(name, self._named, 1)), "")
 
     def check(self, wire: VIPPool) -> tuple[Refusal, ...]:
-        """All findings against storing *wire* beside these pools, in the place of a pool of its name."""
+        """The findings if *wire* were added to these pools, or replaced the pool with its name."""
         pool, findings = parse_pool(wire)
         if pool is None:
             return findings

@@ -27,7 +27,7 @@ from kavip.pki.verification import can_issue, has_signed
 CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
 BUNDLE: Final = "ca.crt"
-MAX_PREVIOUS: Final = 2  # CAs beside a new one: deleting the Secret again and again must not grow the bundle
+MAX_PREVIOUS: Final = 2  # in addition to a new CA: deleting the Secret again and again must not grow the bundle
 GRACE: Final = timedelta(hours=1)  # beyond the lifetime of a leaf, for a leaf issued while the CA was being replaced
 _ANNOTATION_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
@@ -121,7 +121,7 @@ def decode_data(secret: Secret) -> dict[str, bytes]:
 
 
 def renewed(previous: Iterable[x509.Certificate], now: datetime) -> SharedCA:
-    """A new CA beside the first of the *previous* ones."""
+    """A new CA, and the first of the *previous* ones."""
     return SharedCA(new_ca(now), previous=tuple(unexpired(previous, now))[:MAX_PREVIOUS])
 
 

@@ -18,7 +18,7 @@ from kavip.api.meta import Condition, Metadata
 from kavip.api.refusal import Refusal
 from kavip.vrrp.operatorconfig import OperatorInstance
 
-_LONGEST: Final = 8_000  # characters of a message; of any alphabet below 32,768 bytes
+_LONGEST: Final = 8_000  # characters of a message: at most 32,000 bytes in UTF-8; the limit is 32,768
 
 Json = Mapping[str, Any]
 """A Kubernetes object, or a part of one, as data."""
@@ -102,8 +102,8 @@ class Apply:
     """
     Server-side apply of the whole *body* of an object that the object with *owner* (a UID) controls.
 
-    *unseen*: the cache holds no object of that name, so the writer looks first whose it is. *adopts*: what
-    keepalived-operator made of that name becomes ours, whole.
+    *unseen*: the cache holds no object of that name, so the writer first reads its owner. *adopts*: an object
+    of keepalived-operator with that name becomes an object of kavip.
     """
 
     kind: str

@@ -1,13 +1,13 @@
 """
-The model of a group beside keepalived-operator's daemons, while its pods are replaced one after the other.
+The model of a group while the pods of keepalived-operator are replaced one after the other.
 
-Beside an old daemon a new one must use the same VRID, version, interval, authentication and mode, and the same list of
-addresses in each advertisement. Otherwise neither hears the other, and both become master. Old nodes have the priority
-100; with ``spreadvips`` the node that should hold an address has 200.
+While old daemons run, a new one must use the same VRID, version, interval, authentication and mode, and the same list
+of addresses in each advertisement. Otherwise neither hears the other, and both become master. Old nodes have the
+priority 100; with ``spreadvips`` the node that should hold an address has 200.
 
 New nodes stay below 100 until no old node without a VIP is left to replace. Then the first of the new nodes of each
 instance gets the highest priority and takes the VIPs from the old master, which is alive and gives them up: no VIP
-moves more than once, and none is down. Where the first node may be unable to take over, because it has no endpoint or
+moves more than once, and none is down. If the first node may be unable to take over, because it has no endpoint or
 fails a check, all new nodes are raised, and the best that is able becomes master. The *leaders* keep their
 priorities when no old pod is left, so that nothing moves again by itself. What still differs from the group's spec then
 changes on all nodes at once (:mod:`~kavip.vrrp.staging`).
@@ -36,7 +36,7 @@ _ABOVE: Final = 201
 """A priority above those of all old nodes."""
 
 _FIXED: Final = frozenset({"advert_int", "priority"})
-"""Keywords that a Service may have set on old nodes, and that must not change beside them."""
+"""Keywords that a Service may have set on old nodes, and that must not change while they run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Coexistence:
         return frozenset(number for name, number in self.router_ids.items() if name not in keys)
 
     def adapt(self, model: Model, peers: Sequence[Peer]) -> Model:
-        """*model* as it may run beside old daemons, or after them."""
+        """*model* as it may run together with old daemons, or after them."""
         if not self.old:
             return replace(model, instances=tuple(map(self._settled, model.instances))) if self.leaders else model
         old = {(each.router_id, each.family): each for each in self.old}
@@ -117,7 +117,7 @@ class Coexistence:
 
     def _waiting(self, instance: Instance) -> Priorities:
         """
-        The priorities beside old nodes: below all of them, and above all of them for the successors.
+        The priorities while old nodes run: below all of them, and above all of them for the successors.
 
         None is so low that a node without an endpoint (policy ``Local``) could not rank below it.
         """

@@ -49,30 +49,33 @@ class Config:
     """
     A rendered configuration; *hash* identifies it everywhere. *oversized* is set if no ConfigMap can hold it.
 
-    *beside*: the bytes in the agent's key of the ConfigMap that belong to it.
+    *agent_bytes*: the bytes in the agent's key of the ConfigMap that belong to it.
     """
 
     text: str
     hash: str
     oversized: Refusal | None = None
-    beside: int = 0
+    agent_bytes: int = 0
 
     @property
     def size(self) -> int:
         """Its bytes in a ConfigMap."""
-        return len(self.text) + self.beside
+        return len(self.text) + self.agent_bytes
 
 
-def render(model: Model, *, beside: int = 0, memory: Memory = KEEPS_NOTHING) -> Config:
+def render(model: Model, *, agent_bytes: int = 0, memory: Memory = KEEPS_NOTHING) -> Config:
     """
-    The configuration of *model*; *beside* are the bytes in the agent's key of the ConfigMap that belong to it.
+    The configuration of *model*; *agent_bytes* are the bytes in the agent's key of the ConfigMap that belong to it.
 
     Raises :class:`UnsafeValue` for a value that the text cannot hold. Only objects that bypassed every check have one.
     """
     blocks = (memory.last(_block, each.name, each) for each in model.instances)
     text = "".join([_HEAD.render(model=model, track_dir=TRACK_DIR), *blocks])
     return Config(
-        text, hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH], _oversized(model, len(text) + beside), beside
+        text,
+        hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH],
+        _oversized(model, len(text) + agent_bytes),
+        agent_bytes,
     )
 
 

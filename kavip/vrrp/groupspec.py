@@ -35,7 +35,7 @@ _SEGMENT: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 
 
 def check_group(group: KeepalivedGroup) -> tuple[Refusal, ...]:
-    """Everything that is wrong with *group* as it stands, in the order of its fields."""
+    """Everything that is wrong with *group* alone, in the order of its fields."""
     return (*_name(group.metadata.name), *(finding for check in _CHECKS for finding in check(group.spec)))
 
 

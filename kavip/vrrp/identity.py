@@ -15,7 +15,7 @@ from kavip.vrrp.virtualips import VirtualIP
 @dataclass(frozen=True, slots=True)
 class Identity:
     """
-    What nodes must agree on; of the *anchor* the address and the interface. *also* is advertised beside the anchor.
+    What nodes must agree on, including address and interface of the *anchor*. *also* is advertised with the anchor.
     """
 
     router_id: int

@@ -55,7 +55,7 @@ class Instance:
     One ``vrrp_instance``. With *peers* (node, address) it is unicast, without peers multicast.
 
     A node that is not among the *sources* (node, address) cannot become master, but the others may listen to it as a
-    peer. *also* is advertised beside the anchor, as the nodes that already run the instance do. With *trusting*,
+    peer. *also* is advertised with the anchor, as the nodes that already run the instance do. With *trusting*,
     advertisements from any source address are accepted.
     """
 
@@ -187,7 +187,7 @@ def instance_of(
 
 
 class _Source(NamedTuple):
-    """What an instance is made from, beside the spec of its group and the nodes; *anchor* is the one that it has."""
+    """The input of an instance in addition to the group's spec and the nodes; *anchor* is its current anchor."""
 
     group: str
     unit: str

@@ -2,8 +2,8 @@
 The keys under which VRIDs are persisted, and the names of instances.
 
 The key of a Service is ``ns/name``, with ``spreadvips`` ``ns/name/ip`` for each address. Shared instances have
-``group/<n>``, and the VIPs that a group itself names ``ns/name/virtualips``. An instance has the name of its key; of a
-key with two instances the IPv6 one has the suffix ``/v6``.
+``group/<n>``, and the VIPs that a group itself names ``ns/name/virtualips``. An instance has the name of its key.
+If a key has two instances, the name of the IPv6 instance has the suffix ``/v6``.
 """
 
 from collections.abc import Iterable, Mapping

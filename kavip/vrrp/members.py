@@ -33,7 +33,7 @@ class Member:
 
     *spread*: it has an instance per address. *local*: it has instances of its own, also in Shared mode. *problem*: why
     its own lines are refused; it is served without them, because a VIP without its tuning is better than none.
-    *is_plain*: it can be decided without a look at any other Service.
+    *is_plain*: it does not depend on any other Service.
     """
 
     key: str

@@ -2,8 +2,8 @@
 The Services of a group by Shared instance: each Shared instance carries one shard of them.
 
 A group has thousands of Services, and one changes at a time. A shard in which no Service has changed stays the same
-object, and what was calculated for it stays valid without a look at any of its Services. The VIPs and names of *plain*
-Services, of which each can be decided without looking at any other, are combined once for each shard.
+object, and what was calculated for it stays valid, and its Services are not read again. The VIPs and names of *plain*
+Services, which do not depend on each other, are combined once for each shard.
 """
 
 import hashlib

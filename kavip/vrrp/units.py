@@ -29,7 +29,7 @@ class Unit:
 
     *is_shared*: a Shared instance; it advertises an anchor of its own, and has the families of all Shared instances.
     *local*: it follows the endpoints of its Service. *shard*: the plain Services of a Shared instance; the other fields
-    are beside them.
+    do not contain them.
     """
 
     name: str

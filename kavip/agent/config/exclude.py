@@ -86,13 +86,13 @@ def _kept(
     *,
     text: str,
 ) -> PreviousInstances:
-    """Which of *names* stay as they last ran, beside the instances that are *running*."""
+    """Which of *names* stay as they last ran, if they do not conflict with the instances that are *running*."""
     defined = frozenset(_TRACK_FILE.findall(text))
     kept: dict[str, PreviousInstance] = {}
     for name in names:
         found = previous.get(name)
-        beside = [*running.values(), *(each.instance for each in kept.values())]
-        if found and _stands_for(found.instance, wanted[name]) and not _conflicts(found.instance, beside):
+        others = [*running.values(), *(each.instance for each in kept.values())]
+        if found and _stands_for(found.instance, wanted[name]) and not _conflicts(found.instance, others):
             kept[name] = _with_defined_tracks(found, defined)
     return kept
 

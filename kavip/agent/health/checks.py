@@ -92,7 +92,7 @@ class HealthChecks:
                 result = await self._probe(check, timeout=check.timeout_seconds)
                 if self._take(name, result, seconds=loop.time() - began):
                     await self._write()
-            except Exception:  # the edge: other checks, and the next run of this one, must go on
+            except Exception:  # the edge: other checks, and the next run of this one, must continue
                 log.exception("health check failed to run", check=name)
             due = max(due + check.interval_seconds, loop.time())
             await asyncio.sleep(due - loop.time())

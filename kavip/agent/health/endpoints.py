@@ -26,7 +26,7 @@ A question costs about fifteen microseconds, of which the kernel takes twelve to
 """
 
 _PORTS: Final = range(1, 2**16)
-_ANSWERED: Final = (0.005, 0.02, 0.05)  # pauses, in seconds, between looks for answers
+_ANSWERED: Final = (0.005, 0.02, 0.05)  # pauses, in seconds, between two checks for answers
 
 log = structlog.get_logger()
 
@@ -71,7 +71,7 @@ class LocalEndpoints:
         return tuple((each.track, self._is_ready(each, now)) for each in self._wanted)
 
     async def run(self) -> None:
-        """Ask and write for ever."""
+        """Probe and write, until cancelled."""
         try:
             while True:
                 await self._pause()

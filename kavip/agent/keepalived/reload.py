@@ -24,7 +24,7 @@ from kavip.agent.network import NodeNetwork
 from kavip.api.agent import NodeProblem, ProblemCode
 
 RECHECK: Final = 30.0
-"""Seconds until the next full look at the node, even if nothing seems to change: interfaces come and go."""
+"""Seconds until the node is examined completely, even if nothing seems to change: interfaces come and go."""
 RETRY: Final = 5.0
 """Seconds until the next attempt after a refusal or a missing answer."""
 BACKOFF: Final = (60.0, 300.0, 1500.0, 7500.0)
@@ -80,7 +80,7 @@ class FailedConfigs:
 
 @dataclass(frozen=True, slots=True)
 class ReloadResult:
-    """*pause* is the seconds until the next look. If *is_news*, the configuration has this *problem* now, or none."""
+    """*pause* is the seconds until the next step. If *is_news*, the configuration has this *problem* now, or none."""
 
     pause: float
     problem: NodeProblem | None = None

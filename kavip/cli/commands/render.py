@@ -31,7 +31,10 @@ _IMAGE: Final = "kavip:latest"
     help="run the groups without an API server: as static pods, or from files for systemd",
 )
 @click.option(
-    "--node", "nodes", multiple=True, help="NAME=ADDRESS[,ADDRESS] of a node of the groups, beside those in files"
+    "--node",
+    "nodes",
+    multiple=True,
+    help="NAME=ADDRESS[,ADDRESS] of a node of the groups, in addition to those in files",
 )
 @click.option("--image", default=_IMAGE, show_default=True, help="kavip's image in static pods")
 @click.option("--output-dir", type=click.Path(path_type=Path), help="where --static unit writes NODE/etc/...")

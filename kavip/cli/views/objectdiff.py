@@ -1,8 +1,8 @@
 """
 The difference between one object that the files would make and the one in the cluster.
 
-Of a DaemonSet only the fields that kavip itself applied are compared, as the API server records them; values that the
-server or other clients filled in are no difference. Clear-text passwords of old configurations are never shown.
+In a DaemonSet only the fields that kavip itself applied are compared, as the API server records them. Values that the
+server or other clients added are no difference. Clear-text passwords of old configurations are never shown.
 """
 
 import difflib

@@ -1,7 +1,7 @@
 """
 A change that all nodes of a group make at one instant, as part of ``kavip plan --diff``.
 
-A pending switchover in a ConfigMap counts as done: the difference is what the files would change beside it.
+A pending switchover in a ConfigMap counts as done: the difference contains only the further changes by the files.
 """
 
 from collections.abc import Mapping

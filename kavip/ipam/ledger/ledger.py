@@ -189,7 +189,7 @@ class Ledger:
             self.waiters.drop(request.key)
 
     def _stays(self, address: Address, request: Request, pools: Collection[str]) -> bool:
-        """Whether *request* keeps *address* beside one that it gets from *pools*: both families come from one pool."""
+        """Whether *request* keeps *address* and gets another one from *pools*: both families come from one pool."""
         pool = self._book.usage.pools.pool_of(address)
         if pool is None or pool.name not in pools:
             return False

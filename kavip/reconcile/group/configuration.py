@@ -66,7 +66,7 @@ class ConfigurationBuilder:
         model, text, excluded = fitted.model, fitted.config, fitted.excluded
         if refusal := text.oversized:
             return Configuration(model=model, final=model, refusal=refusal, excluded=excluded)
-        if self.coexistence.old:  # pods of keepalived-operator decide what runs beside them
+        if self.coexistence.old:  # pods of keepalived-operator decide what may run with them
             return Configuration(model=model, final=model, current=text, excluded=excluded)
         kept = members.map(lambda _: None, excluded.keys())
         complete = model  # with the instances, too, whose VRIDs are not persisted yet
@@ -88,8 +88,8 @@ class ConfigurationBuilder:
 
         def build(kept: Iterable[Member]) -> tuple[Model, Config]:
             model = self._model(kept, router_ids.persisted, members.memory)
-            beside = reserved_bytes(self.snapshot, self.group, model)
-            return model, config.render(model, beside=beside, memory=members.memory)
+            agent_bytes = reserved_bytes(self.snapshot, self.group, model)
+            return model, config.render(model, agent_bytes=agent_bytes, memory=members.memory)
 
         return fit(members, build)
 

@@ -2,7 +2,7 @@
 The plan of a group that kavip does not serve: conditions that say why, and nothing else.
 
 A group is inactive while keepalived-operator runs, and where the setting ``group_namespaces`` leaves its namespace out.
-Its pods go on as they are. Conditions and status fields that other programs wrote stay.
+Its pods continue unchanged. Conditions and status fields that other programs wrote stay.
 """
 
 from collections.abc import Iterable

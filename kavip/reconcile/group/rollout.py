@@ -87,7 +87,7 @@ def _plan_switchover(
     )
     is_new = configuration.next is not None or following.settings != current.settings or renewed
     if existing.takeover.is_active:
-        is_new = False  # pods of keepalived-operator cannot switch, and they decide what runs beside them
+        is_new = False  # pods of keepalived-operator cannot switch, and they decide what may run with them
     ask = partial(
         readiness_of,
         running=running or current,

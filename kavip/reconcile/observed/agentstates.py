@@ -45,7 +45,7 @@ class ExcludedInstance:
     """
     An instance that one node does not run as the configuration wants it.
 
-    *by_keepalived*: keepalived refuses what is written in it. *kept*: the node goes on with the previous version of it.
+    *by_keepalived*: keepalived refuses what is written in it. *kept*: the node continues with its previous version.
     """
 
     name: str

@@ -35,7 +35,7 @@ _HASH_LENGTH: Final = 16
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
     """
-    What nodes need beside the text: how they find their interface, and the key of the Secret with the password.
+    What nodes need in addition to the text: how they find their interface, and the key of the Secret with the password.
 
     *renewals*: how often all nodes have switched to a new content of that key. It shows a node that it missed one.
     """
@@ -105,7 +105,7 @@ class PublishedRevisions:
 
 
 def settings_of(group: KeepalivedGroup) -> NodeSettings:
-    """What nodes need beside the text of *group*."""
+    """What nodes need in addition to the text of *group*."""
     password = group.spec.password_auth
     if password is None or not has_password(group.spec):
         return NodeSettings(group.spec.interface_from_ip)

@@ -1,10 +1,11 @@
 """
 Changes that all nodes make at one instant: what is published while they prepare, and when they switch.
 
-The current text stays published and is maintained; the next one is published beside it, compressed. Agents test the
-next text and report that they are prepared. When all are, the instant is announced, and each node switches by its own
-clock. If a node is not prepared, or has not seen the announcement shortly before the instant, the switch is called off
-for all. The published ConfigMap says how far the switch is, so a new controller continues where the last one stopped.
+The current text stays published and is maintained; the next one is published in the same ConfigMap, compressed. Agents
+test the next text and report that they are prepared. When all are, the instant is announced, and each node switches by
+its own clock. If a node is not prepared, or has not seen the announcement shortly before the instant, the switch is
+called off for all. The published ConfigMap says how far the switch is, so a new controller continues where the last one
+stopped.
 
 An announcement that comes too early would only be called off. So each further one lies twice as far ahead, until also a
 node whose kubelet refreshes its mounts once a minute sees it in time.

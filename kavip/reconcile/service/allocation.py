@@ -1,8 +1,8 @@
 """
-``AddressAssigned``: the addresses that a Service has from now on, by the decision of the IPAM.
+``AddressAssigned``: the addresses that a Service has from now on, as the IPAM decides.
 
-Where another controller removed what kavip wrote, the addresses are written again: at once the first time, since that
-may be a slip, and then ever more rarely. A second controller that wants the same Service would remove them for ever.
+If another controller removes what kavip wrote, kavip writes it again: the first time immediately, because the removal
+may be a mistake, and then at growing intervals, because a controller that manages the same Service would not stop.
 """
 
 from dataclasses import dataclass, replace

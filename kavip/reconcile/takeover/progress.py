@@ -33,7 +33,7 @@ class Takeover:
     """
     The progress of one group.
 
-    *approved*: the group has the annotation. *begun*: the ConfigMap holds kavip's text beside the old one. *old* and
+    *approved*: the group has the annotation. *begun*: the ConfigMap holds kavip's text and the old one. *old* and
     *new*: the pods of keepalived-operator and of kavip, by node. *instances*: what the old pods run. *leaders*: the
     nodes that take the VIPs over (:class:`Coexistence`). *config_lost*: the ConfigMap is gone, so what the old pods run
     is unknown. *evicted*: the nodes whose old pods Kubernetes would delete, all at once, if kavip applied the
@@ -63,7 +63,7 @@ class Takeover:
 
     @property
     def is_active(self) -> bool:
-        """Whether old pods exist beside which kavip's text has to stand."""
+        """Whether kavip's text must stay compatible with old pods."""
         return bool(self.old) and (self.may_begin or self.begun)
 
     @property
@@ -117,7 +117,7 @@ def takeover_of(
     states: Mapping[str, NodeState],
 ) -> Takeover:
     """
-    The take-over of *group* as it stands, with the leaders that ``agent.json`` names.
+    The current take-over of *group*, with the leaders that ``agent.json`` names.
 
     *configmap* is the one that the group controls, *pods* are those with its label.
     """

@@ -212,7 +212,7 @@ def _untaken(takeover: Takeover, model: Model) -> str:
 
 def _electable_state(takeover: Takeover, node: str, instance: Instance) -> str:
     """
-    The state of *instance* on *node*; "" if it cannot become master beside the old pods.
+    The state of *instance* on *node*; "" if it cannot become master together with the old pods.
 
     A health check, or a missing endpoint, may have lowered its priority: then it wins only after the old master goes.
     """
