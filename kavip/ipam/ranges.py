@@ -79,7 +79,7 @@ def read_network(text: str) -> Range | None:
 
 def subtract(ranges: Iterable[Range], holes: Iterable[Range]) -> tuple[Range, ...]:
     """
-    What is left of *ranges*, which must be disjoint, without *holes*, which may overlap; sorted.
+    *ranges* without *holes*, sorted. The ranges must be disjoint; holes may overlap.
 
     Not netaddr's IPSet: it needs 60 ms for 64 ranges and 256 holes (this function: 0.2 ms), and joins adjacent ranges.
     """
