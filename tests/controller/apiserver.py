@@ -63,7 +63,7 @@ class Prober:
         self.agents = AgentStates()
 
     def set_target(self, group: str, target: object) -> None:
-        """Ask nothing."""
+        """Ignore the target."""
 
 
 @asynccontextmanager

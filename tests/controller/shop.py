@@ -21,10 +21,10 @@ PATIENCE = 60.0
 
 
 class Paper:
-    """A writer that only takes notes; *answers* are raised, or run, one per plan."""
+    """A fake writer that records plans; *answers* are raised or called, one per plan."""
 
     def __init__(self) -> None:
-        """Everything succeeds until told otherwise."""
+        """Every write succeeds until *answers* is set."""
         self.sent: list[Any] = []  # Plans of any kind
         self.answers: list[Exception | Callable[[], bool]] = []
         self.hold = asyncio.Event()
@@ -41,10 +41,10 @@ class Paper:
 
 
 class Eye:
-    """A probe that has seen what it is given."""
+    """A fake prober with a fixed state."""
 
     def __init__(self) -> None:
-        """Nothing."""
+        """Start without answers."""
         self.agents = AgentStates()
         self.targets: dict[str, ProbeTarget | None] = {}
 
@@ -57,7 +57,7 @@ class Shop:
     """A worker with everything around it."""
 
     def __init__(self, snapshot: Snapshot, *, ipam: str = "auto") -> None:
-        """No real writer, a clock of its own."""
+        """Create a worker with a fake writer and a clock of the test."""
         self.snapshot, self.objects, self.writer, self.eye = snapshot, OwnedObjects(), Paper(), Eye()
         self.records, self.pending, self.operator = Records(), PendingWrites(), OperatorWatch()
         self.queue: WorkQueue[Key] = WorkQueue(base=0.01, cap=0.05)
@@ -87,7 +87,7 @@ class Shop:
 
 @asynccontextmanager
 async def working(*objects: Object, workers: int = 2, **more: Any) -> AsyncIterator[Shop]:
-    """A worker at work over *objects*."""
+    """A running worker with *objects* in its Snapshot."""
     shop = Shop(cluster(*objects), **more)
     task = asyncio.create_task(shop.worker.run(workers))
     try:

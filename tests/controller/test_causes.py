@@ -32,14 +32,14 @@ LATE = Key(KeyKind.SERVICE, "shop/late")
 
 
 def web(key: str = "shop/web", *, version: str = "1", **more: Any) -> Service:
-    """A Service of the group, the older one unless it is called late."""
+    """A Service of the group; the one named late is younger."""
     made = build.service(key, group=GROUP, created=f"2026-01-01T00:00:0{int('late' in key)}Z", **more)
     return msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, resource_version=version))
 
 
 @asynccontextmanager
 async def patient(*objects: Object) -> AsyncIterator[Shop]:
-    """A worker over *objects* that tries again what has failed after minutes, unless somebody calls for it."""
+    """A worker over *objects* that retries a failed key after minutes, unless it is requeued."""
     shop = Shop(cluster(*objects))
     shop.queue = shop.worker._queue = WorkQueue(base=600.0, cap=600.0)
     task = asyncio.create_task(shop.worker.run(1))
@@ -51,7 +51,7 @@ async def patient(*objects: Object) -> AsyncIterator[Shop]:
 
 
 def written(shop: Shop, key: Key) -> list[ServicePlan]:
-    """What was sent for *key*."""
+    """The writes for *key*."""
     return [plan for plan in shop.writer.sent if any(write.key == key.name for write in plan.writes)]
 
 
@@ -59,7 +59,7 @@ def written(shop: Shop, key: Key) -> list[ServicePlan]:
 def test_a_second_family_is_not_completed_with_an_address_whose_holder_comes_later(
     order: tuple[int, ...],
 ) -> None:
-    """After a restart the older Service is looked at first; the holder of the last IPv6 address is in the ledger."""
+    """After a restart the older Service is planned first, but the ledger already has the holder of the address."""
     dual: dict[str, Any] = {"families": ("IPv4", "IPv6"), "ip_family_policy": "PreferDualStack"}
     objects = (
         web(holds=["192.0.2.128"], **dual),
@@ -75,8 +75,8 @@ def test_a_second_family_is_not_completed_with_an_address_whose_holder_comes_lat
     assert snapshot.ledger.held("shop/late") == (parse_address(SIX),)
 
 
-async def test_a_conflict_does_not_clear_the_memory_of_the_write_before() -> None:
-    """The first write was done and its answer lost: the 409 is its doing, and nobody else gets its address."""
+async def test_a_conflict_does_not_clear_the_expectation_of_the_write_before() -> None:
+    """The first write succeeded and its response was lost. It causes the 409, and no other Service gets its address."""
     async with patient(web(), web("shop/late"), build.group(), POOL) as shop:
         shop.writer.answers = [Unavailable(0, "NoConnection", "reset"), Conflict(409, "Conflict", "stale")]
         for failures in (1, 2):
@@ -87,8 +87,8 @@ async def test_a_conflict_does_not_clear_the_memory_of_the_write_before() -> Non
         assert not any(plan.claims for plan in written(shop, LATE))
 
 
-async def test_a_stale_copy_gives_nothing_back() -> None:
-    """The cache shows the Service as it was before our write, again and again: its address is its own."""
+async def test_a_stale_copy_frees_nothing() -> None:
+    """The cache repeatedly shows the Service as it was before the write: the address stays in use."""
     async with patient(web(), web("shop/late"), build.group(), POOL) as shop:
         shop.queue.add(WEB)
         await shop.until(lambda: written(shop, WEB))
@@ -98,8 +98,8 @@ async def test_a_stale_copy_gives_nothing_back() -> None:
         assert not any(plan.claims for plan in written(shop, LATE))
 
 
-async def test_who_waits_is_served_when_an_address_is_freed_and_not_when_its_back_off_ends() -> None:
-    """Its last write has failed, and would be tried again in ten minutes; the address is there now."""
+async def test_a_waiting_service_is_served_when_an_address_is_freed_and_not_after_its_back_off() -> None:
+    """Its last write failed and would be retried in ten minutes, but the address is free now."""
     async with patient(web(holds=["192.0.2.128"]), web("shop/late"), build.group(), POOL) as shop:
         shop.writer.answers = [Unavailable(503, "Busy", "later")]
         shop.queue.add(LATE)

@@ -1,4 +1,4 @@
-"""A replica that has lost its lease writes nothing, whatever it had planned."""
+"""A replica that has lost its lease writes nothing."""
 
 from collections.abc import Awaitable, Callable
 from unittest.mock import AsyncMock
@@ -29,7 +29,7 @@ Call = Callable[[Client], Awaitable[object]]
 
 
 def fallen() -> None:
-    """A fence that lets nothing through."""
+    """A fence that rejects every write."""
     raise LeaseLost("not written: the lease is held no more")
 
 
@@ -46,16 +46,16 @@ def fenced() -> tuple[Client, AsyncMock]:
 
 
 @pytest.mark.parametrize("write", WRITES, ids=repr)
-async def test_every_write_of_a_plan_asks_for_the_lease(write: Write) -> None:
-    """Status, object or annotation: the guard goes with it to the transport, which asks it last of all."""
+async def test_every_write_of_a_plan_has_the_guard(write: Write) -> None:
+    """The guard of status, object and annotation writes is called by the transport immediately before sending."""
     client, transport = fenced()
     with pytest.raises(LeaseLost):
         await Writer(client, Records(), PendingWrites(), now=lambda: NOW).send(Plan(writes=(write,)))
     assert transport.send.await_count == 1
 
 
-async def test_an_event_without_the_lease_is_lost() -> None:
-    """The next leader tells what there is to tell; the sender goes on."""
+async def test_an_event_without_the_lease_is_dropped() -> None:
+    """The next leader reports the state, and the event sender continues."""
     client, transport = fenced()
     events = Events(client, reporter="kavip.io/controller", instance="old")
     about = ObjectReference(api_version="v1", kind="Service", namespace="shop", name="web", uid="u")
@@ -73,8 +73,8 @@ async def test_an_event_without_the_lease_is_lost() -> None:
     ],
     ids=["create", "apply", "patch", "delete"],
 )
-async def test_no_verb_that_writes_is_left_out(call: Call) -> None:
-    """Whatever is written some day is fenced."""
+async def test_every_method_that_writes_has_the_guard(call: Call) -> None:
+    """The client sends no create, apply, patch or delete without the lease."""
     client, _ = fenced()
     with pytest.raises(LeaseLost):
         await call(client)

@@ -1,4 +1,6 @@
-"""Whatever happens to caches, writes and replicas: no address has two holders, moves without cause, or lies idle."""
+"""
+Random faults of caches, writes and replicas: no address has two holders, moves without cause, or stays free in vain.
+"""
 
 import logging
 from collections.abc import Iterator
@@ -18,24 +20,24 @@ QUICK = (
     "a freed address stays in use",
     "every holder keeps its address",
 )
-HISTORIES = 40  # of each seed; `make fuzz` lives through 10,000
+HISTORIES = 40  # of each seed; `make fuzz` runs 10,000
 
 
 @pytest.fixture(autouse=True, scope="module")
 def quiet() -> Iterator[None]:
-    """Failing writes and watches are what these histories are made of: nothing of it is worth a line."""
+    """Silence the log, because these histories consist of failing writes and watches."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     yield
     structlog.reset_defaults()
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_a_controller_that_is_broken_on_purpose_is_found(name: str) -> None:
-    """The histories fail on the defect that they are for; `make fuzz` breaks more."""
+def test_a_mutant_is_found(name: str) -> None:
+    """The histories fail on the defect of the mutant. `make fuzz` runs more mutants."""
     assert run.hunt(name, seed=3)
 
 
-@pytest.mark.parametrize("seed", range(4))  # as many workers as the machine has may share them
-def test_whatever_happens(seed: int) -> None:
-    """In each history all promises are kept at each step, and all that can be served is, at rest."""
+@pytest.mark.parametrize("seed", range(4))  # so that pytest workers share them
+def test_random_histories_have_no_finding(seed: int) -> None:
+    """The invariants hold at each step, and an idle controller has served every Service that can be served."""
     assert run.batch(HISTORIES, number=seed).finding == ""

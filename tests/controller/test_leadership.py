@@ -9,8 +9,8 @@ from tests.reconcile.world import cluster
 from tests.support import build
 
 
-async def test_a_service_created_while_a_term_begins_passes_those_that_are_settled() -> None:
-    """Among many that hold what they ask for, it is served first, and so is one of them of which there is news."""
+async def test_a_service_created_while_a_term_begins_is_served_before_settled_ones() -> None:
+    """A new Service, and a settled one with an event, are planned before thousands of settled Services."""
     crowd = [web(f"shop/s{n:02}", holds=[f"192.0.2.{128 + n}"]) for n in range(40)]
     shop = Shop(cluster(build.group(), build.pool("edge", "192.0.2.128/25"), *crowd))
     shop.worker.begin(enqueue.start(shop.snapshot))

@@ -1,4 +1,4 @@
-"""The metrics that are read off the ledger."""
+"""The metrics of the ledger."""
 
 from typing import Any
 
@@ -48,8 +48,8 @@ def measured(snapshot: Snapshot, *, leads: bool = True) -> PoolMetrics:
     return addresses
 
 
-def test_a_pool_is_measured_per_family_as_its_status_says() -> None:
-    """Total, assigned, available; no number is larger than the status can say; a pool that is gone leaves no line."""
+def test_a_pool_has_the_metrics_of_its_status_for_each_family() -> None:
+    """Total, assigned and available, limited to what the status can hold. A deleted pool has no metrics."""
     pool, huge = build.pool("edge", "192.0.2.128/30"), build.pool("huge", "2001:db8::/48")
     snapshot = Snapshot.from_objects([pool, huge, web(holds=["192.0.2.129"])])
     addresses = measured(snapshot)
@@ -64,8 +64,8 @@ def test_a_pool_is_measured_per_family_as_its_status_says() -> None:
     assert not {pool for _, pool, _ in shown("kavip_pool_addresses")} & {"edge", "huge"}
 
 
-def test_those_who_wait_are_counted_once_by_pool_and_reason() -> None:
-    """The first pool that they wait for; none where it does not exist; nobody is counted by who does not lead."""
+def test_waiting_services_are_counted_once_by_pool_and_reason() -> None:
+    """They count for the first pool that they wait for, and for none if it does not exist. A stand-by counts none."""
     snapshot = Snapshot.from_objects([build.pool("edge"), build.pool("lab", "198.51.100.0/24")])
     assert snapshot.parsed_pools.get("edge")
     waiting(snapshot.ledger, "shop/a", "lab", "edge", reason="PoolExhausted")
@@ -94,7 +94,7 @@ def test_those_who_wait_are_counted_once_by_pool_and_reason() -> None:
 
 
 def test_contests_are_counted_when_they_begin() -> None:
-    """A second holder, a node's own address; not one that shares, not externalIPs, not the same news twice."""
+    """A second holder and a node's own address count; sharing, externalIPs and a repeated event do not."""
     before = shown("kavip_address_conflicts_total")
     snapshot = Snapshot.from_objects([build.pool(), web("shop/a", holds=["192.0.2.129"])])
     addresses = measured(snapshot)
@@ -119,7 +119,7 @@ def test_contests_are_counted_when_they_begin() -> None:
 
 
 def test_masters_collisions_and_silent_agents_are_measured_per_group() -> None:
-    """Each moves with what it is about, and a group that is gone, or a term that is over, leaves no line."""
+    """A deleted group and an ended term have no metrics."""
     service = told(web(), names.Condition.ADVERTISED, "False", "SplitBrain")
     snapshot = Snapshot.from_objects([build.group(), service])
     shown_now = GroupMetrics()

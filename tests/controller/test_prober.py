@@ -1,4 +1,4 @@
-"""The eye on the agents, against real HTTP servers on loopback."""
+"""The prober of the agents, with real HTTP servers on loopback."""
 
 import asyncio
 import json
@@ -22,11 +22,11 @@ from kavip.reconcile.observed.mastership import Mastership
 from kavip.reconcile.plan import ProbeTarget
 from tests.support import build
 
-PATIENCE = 60.0  # seconds; the machine may be busy, nothing here takes one
+PATIENCE = 60.0  # seconds, generous for a busy machine
 
 
 def state(config_hash: str, *vips: str, vrrp: str = "BACKUP", refused: str = "") -> dict[str, Any]:
-    """What an agent answers at ``/state``."""
+    """An agent's response to ``/state``."""
     return {
         "node": "n1",
         "group": "lb/edge",
@@ -49,10 +49,10 @@ def state(config_hash: str, *vips: str, vrrp: str = "BACKUP", refused: str = "")
 
 
 class Agent:
-    """An agent on one loopback address; *answer* is what it says, after *delay* seconds."""
+    """An agent on a loopback address, which sends *answer* after *delay* seconds."""
 
     def __init__(self, answer: Callable[[], web.StreamResponse], *, delay: float = 0.0) -> None:
-        """Count what is asked."""
+        """Start without requests."""
         self.answer, self.asked, self.delay = answer, 0, delay
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -81,7 +81,7 @@ async def serving(agent: Agent, host: str = "127.0.0.1", port: int = 0) -> Async
 async def watching(
     interval: float = 3600.0, clock: Callable[[], float] = time.monotonic
 ) -> AsyncIterator[tuple[AgentProber, "asyncio.Queue[str]"]]:
-    """A running probe, and the groups that it reports."""
+    """A running prober, and the groups that it reports."""
     told: asyncio.Queue[str] = asyncio.Queue()
     async with aiohttp.ClientSession() as session:
         probe = AgentProber(session, changed=told.put_nowait, interval=interval, clock=clock)
@@ -93,8 +93,8 @@ async def watching(
             await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_an_answer_is_kept_and_told_once() -> None:
-    """The state of a node is there after the first answer, and the same answer is no news."""
+async def test_an_answer_is_kept_and_reported_once() -> None:
+    """The state of a node is known after the first answer. The same answer is not reported again."""
     agent = Agent(lambda: web.json_response(state("h1", "192.0.2.130", vrrp="MASTER")))
     async with serving(agent) as port, watching(interval=0.01) as (probe, told):
         probe.set_target("lb/edge", ProbeTarget({"n1": "127.0.0.1"}, port, "h1"))
@@ -112,8 +112,8 @@ async def test_an_answer_is_kept_and_told_once() -> None:
 
 
 @pytest.mark.slow
-async def test_a_node_that_lags_is_asked_often_until_it_is_there() -> None:
-    """With an hour between ordinary looks, a new configuration is still seen at once."""
+async def test_a_node_that_lags_is_polled_often_until_it_is_current() -> None:
+    """With an hour between regular requests, a new configuration is still reported at once."""
     current = ["h1"]
     agent = Agent(lambda: web.json_response(state(current[0])))
     async with serving(agent) as port, watching() as (probe, told):
@@ -129,7 +129,7 @@ async def test_a_node_that_lags_is_asked_often_until_it_is_there() -> None:
 
 
 async def test_silence_keeps_the_last_answer() -> None:
-    """An agent that begins to fail is not forgotten, and its failure is no news."""
+    """The last answer of a failing agent is kept, and the failure is not reported."""
     failing = [False]
 
     def answer() -> web.StreamResponse:
@@ -148,7 +148,9 @@ async def test_silence_keeps_the_last_answer() -> None:
 
 
 async def test_a_daemon_that_ends_is_given_time_to_start_again() -> None:
-    """A node whose keepalived has just ended is master of nothing, and runs nothing only when that lasts."""
+    """
+    A node whose keepalived has just ended is master of nothing. Its VIPs are removed only if it does not start again.
+    """
     now = [0.0]
     runs = state("h1", "192.0.2.130", vrrp="MASTER")
     gone = {**runs, "configHash": "", "keepalived": {"running": False}, "instances": []}
@@ -169,8 +171,8 @@ async def test_a_daemon_that_ends_is_given_time_to_start_again() -> None:
     assert (lasting.config_hash, lasting.runs) == ("", frozenset())
 
 
-async def test_long_silence_is_told_once_and_its_end_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node that has not answered for a while counts as silent, until it answers what it said before."""
+async def test_long_silence_and_its_end_are_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node without answers for a while counts as silent, until it sends an answer, even the same one."""
     monkeypatch.setattr(probing, "SILENCE", 0.1)
     failing = [False]
 
@@ -193,7 +195,7 @@ async def test_long_silence_is_told_once_and_its_end_as_well(monkeypatch: pytest
 
 @pytest.mark.slow
 async def test_nodes_that_answer_do_not_wait_for_dead_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests that run into their timeout have places of their own."""
+    """Requests that reach their timeout have separate slots."""
     monkeypatch.setattr(probing, "SILENCE", 0.1)
     monkeypatch.setattr(probing, "_TIMEOUT", 0.2)
     monkeypatch.setattr(probing, "_IN_FLIGHT", 2)
@@ -221,9 +223,9 @@ async def test_nodes_that_answer_do_not_wait_for_dead_ones(monkeypatch: pytest.M
 
 
 @pytest.mark.slow
-async def test_a_fail_over_is_told_as_one_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Answers that come one soon after the other are one piece of news."""
-    monkeypatch.setattr(probing, "FOLD", 2.0)  # soon, also where the process stalls between the two
+async def test_a_fail_over_is_reported_as_one_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers that follow one another closely are reported together."""
+    monkeypatch.setattr(probing, "FOLD", 2.0)  # so that a stall between the two does not matter
     masters = ["127.0.0.1"]
 
     def answering(host: str, delay: float) -> Agent:
@@ -247,8 +249,8 @@ async def test_a_fail_over_is_told_as_one_change(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.slow
-async def test_two_masters_are_asked_again_until_it_is_certain() -> None:
-    """With an hour between ordinary looks, their claims are soon known to overlap."""
+async def test_two_masters_are_polled_often_until_it_is_certain() -> None:
+    """With an hour between regular requests, an overlap of their claims is still found soon."""
     agent = Agent(lambda: web.json_response(state("h1", "192.0.2.130", vrrp="MASTER")))
     async with serving(agent) as port, serving(agent, "127.0.0.2", port), watching() as (probe, _):
         probe.set_target("lb/edge", ProbeTarget({"n1": "127.0.0.1", "n2": "127.0.0.2"}, port, "h1"))
@@ -262,8 +264,8 @@ async def test_two_masters_are_asked_again_until_it_is_certain() -> None:
         assert agent.asked < 40
 
 
-async def test_an_answer_that_says_nothing_new_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thousand nodes say the same all day."""
+async def test_an_unchanged_answer_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand nodes send the same answer all day."""
     read: list[bytes] = []
 
     def reading(body: bytes) -> AgentState:
@@ -302,8 +304,8 @@ async def test_an_answer_that_says_nothing_new_is_not_decoded(monkeypatch: pytes
         *("state too long", "name too long", "no VRID", "too many VIPs"),
     ),
 )
-async def test_what_is_no_state_of_this_group_counts_as_silence(body: bytes) -> None:
-    """Garbage, an endless answer, lies that cost much and another group's agent on the port change nothing."""
+async def test_an_invalid_answer_counts_as_silence(body: bytes) -> None:
+    """Garbage, an endless answer, expensive JSON and an agent of another group change nothing."""
     agent = Agent(lambda: web.Response(body=body))
     async with serving(agent) as port, watching(interval=0.01) as (probe, told):
         probe.set_target("lb/edge", ProbeTarget({"n1": "127.0.0.1"}, port, "h1"))
@@ -314,8 +316,8 @@ async def test_what_is_no_state_of_this_group_counts_as_silence(body: bytes) -> 
         assert told.empty()
 
 
-async def test_a_node_that_trips_the_controller_up_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What nobody has thought of ends the look at one node, not the term."""
+async def test_an_unexpected_error_at_one_node_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unexpected exception ends the request to one node, not the term."""
 
     def stumbling(body: bytes) -> AgentState:
         if b"trip" in body:
@@ -338,7 +340,7 @@ async def test_a_node_that_trips_the_controller_up_does_not_hide_the_others(monk
 
 
 async def test_a_node_that_leaves_is_forgotten() -> None:
-    """Answers of nodes that the group no longer has do not stay."""
+    """Answers of nodes that are no longer in the group are removed."""
     agent = Agent(lambda: web.json_response(state("h1")))
     async with (
         serving(agent) as port,
@@ -357,8 +359,8 @@ async def test_a_node_that_leaves_is_forgotten() -> None:
         assert not probe.agents.states
 
 
-async def test_a_target_given_before_the_start_is_watched() -> None:
-    """The worker may aim while the probe is not running yet."""
+async def test_a_target_set_before_the_start_is_polled() -> None:
+    """The worker may set a target before the prober runs."""
     agent = Agent(lambda: web.json_response(state("h1")))
     told: asyncio.Queue[str] = asyncio.Queue()
     async with serving(agent) as port, aiohttp.ClientSession() as session:
@@ -372,15 +374,15 @@ async def test_a_target_given_before_the_start_is_watched() -> None:
 
 
 def test_a_refusal_becomes_one_short_line() -> None:
-    """An agent's words go into conditions, so line breaks and length are taken out of them."""
+    """Agents' messages go into conditions, so line breaks are removed and the length is limited."""
     body = json.dumps(state("h1", refused="line 1\n  line 2 " + "x" * 500)).encode()
     seen = node_state(decode_state(body))
     assert seen.refused.startswith("line 1 line 2 xxx")
     assert len(seen.refused) == 200
 
 
-def test_what_a_node_leaves_out_is_taken() -> None:
-    """By name, with one short line of reason; an older agent says nothing of the kind."""
+def test_excluded_instances_are_read() -> None:
+    """They have names and a short reason. An older agent reports none."""
     told = {"name": "shop/web", "reason": "line 3\nof it", "by": "keepalived", "kept": True}
     body = state("h1") | {"leftOut": [told | {"virtualIPs": ["192.0.2.130", "nonsense"]}]}
     (seen,) = node_state(decode_state(json.dumps(body).encode())).excluded
@@ -394,8 +396,8 @@ def test_what_a_node_leaves_out_is_taken() -> None:
     assert node_state(decode_state(json.dumps(state("h1")).encode())).excluded == ()
 
 
-def test_addresses_that_cannot_be_read_are_left_out() -> None:
-    """A VIP that is no address spoils nothing but itself."""
+def test_malformed_addresses_are_skipped() -> None:
+    """A malformed VIP affects no other."""
     body = json.dumps(state("h1", "192.0.2.130", "nonsense")).encode()
     assert node_state(decode_state(body)).runs == frozenset({parse_address("192.0.2.130")})
     assert NodeState() != node_state(decode_state(body))

@@ -76,7 +76,7 @@ class Upgrade:
     """The new version, which has just begun to lead: its agents answer after a second."""
 
     def __init__(self) -> None:
-        """Nothing is written yet."""
+        """Start without writes."""
         self.world, self.caches = upgraded()
         self.server, self.prober = Server(self.caches, seconds=SECONDS), Prober()
         self.prober.agents = AgentStates(asked_from=NOW)
@@ -86,7 +86,7 @@ class Upgrade:
         return NOW + timedelta(seconds=asyncio.get_running_loop().time())
 
     def leading(self) -> AbstractAsyncContextManager[WorkQueue[Key]]:
-        """The new version at work."""
+        """Run the new version."""
         return leading(
             self.caches,
             self.server,
@@ -126,8 +126,8 @@ async def test_each_service_is_written_once_with_all_its_messages() -> None:
         assert not any("once" in each.message for each in service.status.conditions or ())
 
 
-async def test_a_service_that_needs_an_address_does_not_wait_behind_them() -> None:
-    """It gets one as soon as without the rewording, although dozens of writes are left."""
+async def test_a_service_that_needs_an_address_does_not_wait_for_rewordings() -> None:
+    """It gets an address as soon as without rewordings, although dozens of writes are left."""
     upgrade = Upgrade()
     async with upgrade.leading() as queue:
         await upgrade.answer(queue)

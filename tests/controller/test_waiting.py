@@ -1,4 +1,4 @@
-"""Who waits is looked at again when something that it waits for changes, and for nothing else."""
+"""A waiting Service is requeued only by a change that can help it."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -28,10 +28,10 @@ DUAL: dict[str, Any] = {"families": ("IPv4", "IPv6"), "ip_family_policy": "Prefe
 
 
 class Desk:
-    """A controller without its loop: what changes wakes keys, what is woken is planned and comes true at once."""
+    """A controller without its loop: a change enqueues keys, and their plans are applied at once."""
 
     def __init__(self, *objects: Object) -> None:
-        """Look at everything once."""
+        """Plan every key once."""
         self.world = World(cluster(build.group(), *objects))
         self.snapshot = self.world.snapshot
         self.looks: Counter[str] = Counter()
@@ -39,20 +39,20 @@ class Desk:
         self._work(list(enqueue.everything(self.snapshot)))
 
     def put(self, *objects: Object) -> None:
-        """*objects* are new, or as they are now, one after the other."""
+        """Create or replace *objects*, one after the other."""
         for obj in objects:
             old = self._stored(type(obj), obj.metadata.key)
             self.snapshot.put(obj)
             self._changed(old, obj)
 
     def drop(self, obj: Object) -> None:
-        """*obj* is gone."""
+        """Delete *obj*."""
         old = self._stored(type(obj), obj.metadata.key)
         self.snapshot.drop(KINDS[type(obj)], obj.metadata.key)
         self._changed(old, None)
 
     def later(self, seconds: float) -> None:
-        """Time passes, and ends what has rested."""
+        """Advance the clock, and end cool-downs that are over."""
         self.world.now += timedelta(seconds=seconds)
         self.snapshot.ledger.cooldown.expire(self.world.now)
         self._work([Key(KeyKind.SERVICE, key) for key in self.snapshot.ledger.drain_requeues()])
@@ -91,7 +91,7 @@ Change = Callable[[Desk], None]
 
 
 class Row(NamedTuple):
-    """*waiter* waits for *reason* beside *objects*; *helps* gives it what it waits for, *does_not* is no news to it."""
+    """*waiter* waits with *reason* while *objects* exist; *helps* serves it, and *does_not* must not requeue it."""
 
     name: str
     reason: Reason
@@ -102,12 +102,12 @@ class Row(NamedTuple):
 
 
 def gone(obj: Object) -> Change:
-    """*obj* is deleted."""
+    """The change that deletes *obj*."""
     return lambda desk: desk.drop(obj)
 
 
 def now(*objects: Object) -> Change:
-    """*objects* are there, or as they are here."""
+    """The change that creates or replaces *objects*."""
     return lambda desk: desk.put(*objects)
 
 
@@ -118,7 +118,7 @@ def holder(name: str = "shop/a", address: str = VIP, **more: Any) -> Any:
 
 
 def pool(*addresses: str, **more: Any) -> Any:
-    """The pool edge, of one address unless others are given."""
+    """The pool edge, by default with one address."""
     return build.pool("edge", *(addresses or (VIP,)), **more)
 
 
@@ -334,7 +334,7 @@ ROWS = (
 
 
 def desk(row: Row) -> Desk:
-    """The waiter, waiting."""
+    """A controller in which the Service of *row* waits."""
     found = Desk(*row.objects, row.waiter)
     told_ = found.told()
     assert told_ is not None
@@ -343,24 +343,24 @@ def desk(row: Row) -> Desk:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_what_helps_wakes(row: Row) -> None:
-    """The Service has its address without anybody else's doing."""
+def test_a_change_that_helps_serves_the_service(row: Row) -> None:
+    """The Service has its address without any other change."""
     found = desk(row)
     row.helps(found)
     assert found.told() == ("True", "Assigned")
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_what_does_not_help_does_not_wake(row: Row) -> None:
-    """It is not looked at even once."""
+def test_a_change_that_does_not_help_requeues_nothing(row: Row) -> None:
+    """The Service is not planned once."""
     found = desk(row)
     looks = found.looks[WEB]
     row.does_not(found)
     assert found.looks[WEB] == looks
 
 
-def test_the_end_of_a_cool_down_wakes() -> None:
-    """Not before its time, and then without another change."""
+def test_the_end_of_a_cool_down_serves_the_service() -> None:
+    """Not before the end, and then without another change."""
     found = Desk(pool(cooldown_seconds=60), holder(), web())
     found.drop(holder())
     assert found.told() == ("False", FULL)
@@ -371,8 +371,8 @@ def test_the_end_of_a_cool_down_wakes() -> None:
     assert found.told() == ("True", "Assigned")
 
 
-def test_who_lacks_a_second_family_waits_for_that_alone() -> None:
-    """PreferDualStack: another IPv4 address is no news, an IPv6 one is."""
+def test_a_service_without_its_second_family_waits_for_that_family() -> None:
+    """A PreferDualStack Service is not requeued for an IPv4 address, but for an IPv6 address."""
     six = holder("shop/six", "2001:db8::1", families=("IPv6",))
     found = Desk(pool("192.0.2.128/30", "2001:db8::1"), holder("shop/a", "192.0.2.130"), six, web(**DUAL))
     looks = found.looks[WEB]
@@ -383,12 +383,12 @@ def test_who_lacks_a_second_family_waits_for_that_alone() -> None:
 
 
 def addresses(found: Desk) -> list[str]:
-    """What the waiter holds."""
+    """The addresses of the waiting Service."""
     return [str(each) for each in found.snapshot.services[WEB].ingress_addresses]
 
 
-def test_who_keeps_one_family_of_another_pool_lacks_both_of_the_one_that_it_asks_for() -> None:
-    """PreferDualStack: what stands until the pool has room is no part of what the pool has to give."""
+def test_a_service_that_requests_another_pool_waits_for_any_family_of_it() -> None:
+    """PreferDualStack: a kept address of the old pool does not count as a family of the requested pool."""
     web_ = told(web(holds=[VIP], pool="lab", **DUAL), ASSIGNED, "True", "Assigned")
     found = Desk(pool(), build.pool("lab", "198.51.100.1", "2001:db8::/127"), ELSEWHERE, web_)
     assert addresses(found) == ["2001:db8::"]

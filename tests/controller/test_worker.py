@@ -1,4 +1,4 @@
-"""The worker: what it remembers before it writes, and how keys come back."""
+"""The worker: claims before writes, and how keys are requeued."""
 
 import asyncio
 from datetime import timedelta
@@ -38,20 +38,20 @@ def counted(kind: str, result: str) -> float:
 
 
 def allocations() -> tuple[float, float]:
-    """How many have been timed since the process started, and for how long together."""
+    """The number and the total seconds of allocations since the process started."""
     (found,) = ALLOCATION_SECONDS.collect()
     values = {each.name: each.value for each in found.samples}
     return values["kavip_allocation_seconds_count"], values["kavip_allocation_seconds_sum"]
 
 
 def lost_writes() -> float:
-    """How many writes of an address have met a 409 since the process started."""
+    """The number of address writes with a 409 since the process started."""
     value: float = ADDRESS_CONFLICTS.labels("WriteConflict")._value.get()
     return value
 
 
-async def test_two_services_are_never_given_one_address() -> None:
-    """The claim stands before the first write is sent, so a second plan sees it, although no watch does yet."""
+async def test_two_services_never_get_one_address() -> None:
+    """The claim is in the ledger before the first write is sent, so the second plan sees it although no watch does."""
     async with working(web("shop/a"), web("shop/b"), build.group(), build.pool()) as shop:
         shop.writer.hold.clear()
         shop.queue.add(Key(KeyKind.SERVICE, "shop/a"))
@@ -62,8 +62,8 @@ async def test_two_services_are_never_given_one_address() -> None:
         assert claims == [(VIP,), (parse_address("192.0.2.129"),)]
 
 
-async def test_a_conflict_is_planned_again_and_its_claim_forgotten() -> None:
-    """The write was surely not done; the next one is decided anew."""
+async def test_a_conflict_removes_the_claim_and_plans_again() -> None:
+    """After a 409 the write was certainly not done, so its claim is removed."""
     before = counted("service", "conflict")
     async with working(web(), build.group(), build.pool()) as shop:
         shop.writer.answers = [Conflict(409, "Conflict", "stale")]
@@ -75,8 +75,8 @@ async def test_a_conflict_is_planned_again_and_its_claim_forgotten() -> None:
     assert counted("service", "conflict") == before + 1
 
 
-async def test_a_write_that_is_withheld_is_counted_and_its_claim_forgotten() -> None:
-    """The next leader may give the address to somebody else."""
+async def test_a_withheld_write_is_counted_and_removes_its_claim() -> None:
+    """The next leader may assign the address to another Service."""
     before = counted("service", "withheld")
     async with working(web(), build.group(), build.pool()) as shop:
         shop.writer.answers = [LeaseLost("gone")]
@@ -88,8 +88,8 @@ async def test_a_write_that_is_withheld_is_counted_and_its_claim_forgotten() -> 
     assert counted("service", "withheld") == before + 1
 
 
-async def test_an_allocation_is_timed_from_the_news_to_the_answer() -> None:
-    """A write that fails does not stop the clock; one that gives no address is no allocation."""
+async def test_an_allocation_is_timed_from_the_event_to_the_response() -> None:
+    """A failed write does not stop the clock. A write without an address is no allocation."""
     async with working(web(), build.group(), build.pool()) as shop:
 
         def late() -> bool:
@@ -112,8 +112,8 @@ async def test_an_allocation_is_timed_from_the_news_to_the_answer() -> None:
         assert allocations()[0] == before[0] + 1
 
 
-async def test_a_conflict_after_a_timeout_forgets_nothing() -> None:
-    """The write that timed out may be the reason of the conflict: nobody else is given its address meanwhile."""
+async def test_a_conflict_after_a_timeout_keeps_the_claim() -> None:
+    """The write that timed out may have caused the conflict, so no other Service gets its address."""
     async with working(web(), build.group(), build.pool()) as shop:
         shop.writer.answers = [Unavailable(0, "Timeout", "no answer"), Conflict(409, "Conflict", "stale")]
         held: list[object] = []
@@ -123,8 +123,8 @@ async def test_a_conflict_after_a_timeout_forgets_nothing() -> None:
     assert set(held) == {(VIP,)}
 
 
-async def test_nothing_is_decided_on_what_our_own_write_has_replaced() -> None:
-    """Until the watch shows the write, the key waits; then it is planned on what came back."""
+async def test_nothing_is_planned_on_a_version_that_kavip_has_replaced() -> None:
+    """The key waits until the watch shows the write, and is then planned on the new version."""
     async with working(web(), build.group(), build.pool()) as shop:
         shop.pending.send(STATUS)
         shop.pending.accept(STATUS, "2")
@@ -140,7 +140,7 @@ async def test_nothing_is_decided_on_what_our_own_write_has_replaced() -> None:
 
 
 async def test_a_write_that_may_have_been_done_keeps_its_claim() -> None:
-    """After a timeout nobody else is given the address."""
+    """After a timeout no other Service gets the address."""
     async with working(web(), build.group(), build.pool()) as shop:
         shop.writer.answers = [Unavailable(0, "Timeout", "no answer")]
         shop.queue.add(WEB)
@@ -151,8 +151,8 @@ async def test_a_write_that_may_have_been_done_keeps_its_claim() -> None:
 
 
 @pytest.mark.parametrize("error", [Rejected(422, "Invalid", "no"), Forbidden(403, "Forbidden", "no")])
-async def test_a_write_that_was_refused_is_tried_again_later(error: Exception) -> None:
-    """What is refused today may be taken tomorrow; the key backs off and the error is counted."""
+async def test_a_rejected_write_is_retried(error: Exception) -> None:
+    """The key backs off, and the error is counted, because the cause may disappear."""
     before = counted("service", "error")
     async with working(web(), build.group(), build.pool()) as shop:
         shop.writer.answers = [error]
@@ -162,8 +162,8 @@ async def test_a_write_that_was_refused_is_tried_again_later(error: Exception) -
 
 
 @pytest.mark.slow
-async def test_a_plan_that_fails_stops_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A defect of ours is counted and retried; other keys go on."""
+async def test_a_plan_that_fails_does_not_stop_other_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A defect of kavip is counted and retried. Other keys continue."""
     before = counted("group", "error")
 
     def broken(*args: Any, **more: Any) -> Plan:
@@ -178,7 +178,7 @@ async def test_a_plan_that_fails_stops_nobody_else(monkeypatch: pytest.MonkeyPat
 
 
 async def test_events_follow_the_write() -> None:
-    """Nothing is told of a write that failed."""
+    """A failed write has no Event."""
     async with working(web(), build.group(), build.pool()) as shop:
         shop.writer.answers = [Conflict(409, "Conflict", "stale")]
         shop.queue.add(WEB)
@@ -187,8 +187,8 @@ async def test_events_follow_the_write() -> None:
         assert [notice.reason for _, notice in shop.told] == ["Assigned", "Pending"]
 
 
-async def test_a_freed_address_wakes_the_oldest_that_waits() -> None:
-    """Nobody waits for a back-off: the change that frees an address brings the key back."""
+async def test_a_freed_address_requeues_the_oldest_waiting_service() -> None:
+    """The change that frees an address requeues the key without a back-off."""
     held = "192.0.2.128"
     holder = web("shop/a", holds=[held])
     async with working(web(), holder, build.group(), build.pool("edge", f"{held}/32")) as shop:
@@ -201,8 +201,8 @@ async def test_a_freed_address_wakes_the_oldest_that_waits() -> None:
         assert shop.writer.sent[1].claims == (VIP,)
 
 
-async def test_a_service_that_leaves_frees_its_address_for_those_who_wait() -> None:
-    """Releasing is a claim of nothing, and wakes waiters when the write is seen."""
+async def test_a_service_that_is_no_longer_managed_frees_its_address() -> None:
+    """A release claims no address, and requeues waiting Services when the write is seen."""
     leaving = web("shop/a", holds=["192.0.2.128"])
     async with working(web(), leaving, build.group(), build.pool("edge", "192.0.2.128/32")) as shop:
         shop.queue.add(WEB)
@@ -212,8 +212,8 @@ async def test_a_service_that_leaves_frees_its_address_for_those_who_wait() -> N
         await shop.until(lambda: len(shop.writer.sent) == 2)
 
 
-async def test_what_stands_in_the_way_is_told_at_once() -> None:
-    """A stranger that the writer meets is in the status that the next plan writes."""
+async def test_an_ownership_conflict_is_reported_at_once() -> None:
+    """A conflicting object that the writer finds is in the status of the next plan."""
     async with working(build.group(metrics_port=9650)) as shop:
 
         def meet() -> bool:
@@ -231,8 +231,8 @@ async def test_what_stands_in_the_way_is_told_at_once() -> None:
         assert accepted["reason"] == "ObjectConflict"
 
 
-async def test_the_changes_of_a_group_are_folded() -> None:
-    """The first change goes at once; what follows within the fold waits for its end, and goes once."""
+async def test_changes_of_a_group_are_debounced() -> None:
+    """The first change is planned at once. Further changes in the interval are planned once, at its end."""
     async with working(build.group(metrics_port=9650)) as shop:
         shop.queue.add(EDGE)
         await shop.until(lambda: shop.writer.sent)
@@ -246,8 +246,8 @@ async def test_the_changes_of_a_group_are_folded() -> None:
 
 
 @pytest.mark.slow
-async def test_the_counts_of_a_pool_are_folded() -> None:
-    """Of many changes within the rest after a write, one more write tells; of no change none does."""
+async def test_changes_of_pool_counts_are_debounced() -> None:
+    """Many changes during the pause after a write cause one more write, and no change causes none."""
     pool = Key(KeyKind.POOL, "edge")
     async with working(build.pool()) as shop:
         shop.queue.add(pool)
@@ -263,8 +263,8 @@ async def test_the_counts_of_a_pool_are_folded() -> None:
         assert patch.body["status"]["ipv4"]["assigned"] == 5
 
 
-async def test_a_group_is_watched_while_it_exists() -> None:
-    """The probe is aimed at its nodes, and told when it is gone; its memory goes with it."""
+async def test_a_group_is_probed_while_it_exists() -> None:
+    """The prober gets the nodes of the group. After a deletion the target and the memory of the group are removed."""
     async with working(build.group(metrics_port=9650)) as shop:
         shop.queue.add(EDGE)
         await shop.until(lambda: shop.eye.targets.get(GROUP))
@@ -276,8 +276,8 @@ async def test_a_group_is_watched_while_it_exists() -> None:
         assert GROUP not in shop.records.reserved
 
 
-async def test_a_service_that_is_pending_is_looked_at_again() -> None:
-    """A time in the plan becomes a time in the queue."""
+async def test_a_pending_service_is_requeued() -> None:
+    """The delay in the plan becomes a delay in the queue."""
     async with working(web(), build.group(), build.pool()) as shop:
         later: list[tuple[Key, float]] = []
         shop.queue.add_after = lambda key, delay: later.append((key, delay))  # type: ignore[method-assign]  # noted
@@ -287,7 +287,7 @@ async def test_a_service_that_is_pending_is_looked_at_again() -> None:
 
 
 async def test_one_service_is_written_by_one_worker_at_a_time() -> None:
-    """While a write is under way, the same key waits."""
+    """During a write, the same key waits."""
     async with working(web(), build.group(), build.pool(), workers=8) as shop:
         shop.writer.hold.clear()
         for _ in range(5):
@@ -298,8 +298,8 @@ async def test_one_service_is_written_by_one_worker_at_a_time() -> None:
         await shop.until(lambda: len(shop.writer.sent) == 2)
 
 
-async def test_what_calls_for_a_service_before_its_write_is_seen_is_not_forgotten() -> None:
-    """The watch that brings the write back is then more than an echo of it, and the Service is looked at again."""
+async def test_a_requeue_before_an_own_write_is_seen_is_kept() -> None:
+    """The event of that write then enqueues the Service again."""
     async with working(web(), build.group(), build.pool()) as shop:
         shop.pending.send(STATUS)
         shop.pending.accept(STATUS, "2")
@@ -309,8 +309,8 @@ async def test_what_calls_for_a_service_before_its_write_is_seen_is_not_forgotte
         assert shop.writer.sent == []
 
 
-async def test_a_service_that_cannot_be_planned_makes_way_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A freed address calls the oldest waiter; where its plan fails, the next one has the address."""
+async def test_after_a_failed_plan_the_next_waiting_service_gets_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A freed address requeues the oldest waiting Service. If its plan fails, the next one gets the address."""
 
     def failing(snapshot: Snapshot, key: str, **more: Any) -> Plan:
         if key == "shop/a":
@@ -331,8 +331,8 @@ async def test_a_service_that_cannot_be_planned_makes_way_for_the_next(monkeypat
         assert [(plan.writes[0].key, plan.claims) for plan in shop.writer.sent] == [("shop/b", (VIP,))]
 
 
-async def test_a_waiter_that_is_being_deleted_makes_way_for_the_next() -> None:
-    """It is given nothing any more, and it does not stand in the way until it is gone."""
+async def test_a_waiting_service_in_deletion_does_not_block_the_next() -> None:
+    """It gets no address, and does not delay the others until it is deleted."""
     old = web("shop/a", created="2020-01-01T00:00:00Z")
     young = web("shop/b", created="2021-01-01T00:00:00Z")
     holder = web("shop/h", holds=["192.0.2.128"])
@@ -350,8 +350,8 @@ async def test_a_waiter_that_is_being_deleted_makes_way_for_the_next() -> None:
         assert [plan.claims for plan in shop.writer.sent] == [(VIP,)]
 
 
-async def test_what_has_cooled_down_goes_to_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pool is looked at when a rest ends, however long it is folded for; its status is written once for all."""
+async def test_an_address_after_its_cool_down_goes_to_a_waiting_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool is planned at the end of a cool-down in spite of the debounce. Its status is written once for all."""
     monkeypatch.setattr("kavip.controller.worker.FOLD", 60.0)
     pool = build.pool("edge", "192.0.2.128/32", cooldown_seconds=60)
     async with working(web("shop/a", holds=["192.0.2.128"]), web("shop/b"), build.group(), pool) as shop:
@@ -368,7 +368,7 @@ async def test_what_has_cooled_down_goes_to_who_waits(monkeypatch: pytest.Monkey
         shop.now += timedelta(seconds=59.9)
         shop.queue.add(Key(KeyKind.POOL, "edge"))
         await shop.until(lambda: not len(shop.queue))
-        assert len(shop.writer.sent) == 2  # folded, but for what is left of the rest only
+        assert len(shop.writer.sent) == 2  # debounced only until the end of the cool-down
         shop.now += timedelta(seconds=0.1)
         await shop.until(lambda: len(shop.writer.sent) == 3)
         assert shop.writer.sent[2].claims == (VIP,)
@@ -385,8 +385,8 @@ def cooling_of(plan: Plan) -> Any:
     return write.body["status"]["cooling"]
 
 
-async def test_the_group_lets_the_write_go_that_its_plan_follows_from() -> None:
-    """A group's plan takes longer than a Service's: it comes after, also where both are woken by one event."""
+async def test_a_service_is_written_before_the_plan_of_its_group() -> None:
+    """The plan of a group takes longer, so it runs after the Service even if one event enqueues both."""
     async with working(web(), build.group(), build.pool(), workers=1) as shop:
         shop.worker.add(EDGE)
         shop.worker.add(WEB)
@@ -396,7 +396,7 @@ async def test_the_group_lets_the_write_go_that_its_plan_follows_from() -> None:
 
 @pytest.mark.parametrize("key", [WEB, Key(KeyKind.POOL, "edge")])
 async def test_services_and_pools_are_not_written_while_the_old_operator_may_run(key: Key) -> None:
-    """Services get no address and pools no status."""
+    """Services get no address, and pools get no status."""
     async with working(web(), build.group(), build.pool()) as shop:
         lease = Lease(metadata=Metadata(name="x", namespace="old"), spec=LeaseSpec(holder_identity="old"))
         shop.operator.store(None, lease, at=0.0)

@@ -1,4 +1,4 @@
-"""The writer against a real API server: what it sends is taken, owned and conditional."""
+"""The writer with a real API server: its writes are accepted, owned and conditional."""
 
 import asyncio
 import json
@@ -46,7 +46,9 @@ def crds(control_plane: ControlPlane) -> None:
 
 @pytest.fixture
 def namespace(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A namespace of the test's own, emptied behind it: nobody here does so, and others would serve what is left."""
+    """
+    A namespace for one test, emptied afterwards: no controller does so here, and leftovers would affect other tests.
+    """
     name = "apply-" + request.node.name[5:50].replace("_", "-").strip("-")
     control_plane.kubectl("create", "namespace", name)
     yield name
@@ -56,26 +58,26 @@ def namespace(control_plane: ControlPlane, request: pytest.FixtureRequest) -> It
 
 
 class Live:
-    """The controller's decisions and its writer, on what stands in a real API server."""
+    """The plans of the controller and its writer, with the objects of a real API server."""
 
     def __init__(self, plane: ControlPlane, client: Client, namespace: str) -> None:
-        """Nothing is read yet."""
+        """Start without objects."""
         self.plane, self.client, self.namespace = plane, client, namespace
         self.objects, self.agents = OwnedObjects(), AgentStates()
         self.records, self.pending = Records(), PendingWrites()
         self.writer = Writer(client, self.records, self.pending, now=lambda: NOW)
 
     def kubectl(self, *args: str) -> str:
-        """Somebody else at work."""
+        """Write as another client."""
         return self.plane.kubectl("--namespace", self.namespace, *args).stdout
 
     @property
     def observed(self) -> Observed:
-        """What decisions read."""
+        """A Snapshot of the objects."""
         return Observed(self.agents, self.objects, self.records)
 
     def create(self, *objects: dict[str, Any]) -> None:
-        """What a user creates."""
+        """Create *objects* as a user."""
         text = "\n---\n".join(map(json.dumps, objects))
         self.plane.kubectl("--namespace", self.namespace, "create", "-f", "-", input=text)
 
@@ -88,7 +90,7 @@ class Live:
         return await self.client.get(SERVICES, f"{self.namespace}/{name}")
 
     async def snapshot(self) -> Snapshot:
-        """What the caches would hold."""
+        """The objects that the caches would have."""
         services, _ = await self.client.list(SERVICES, namespace=self.namespace)
         groups, _ = await self.client.list(GROUPS, namespace=self.namespace)
         return Snapshot.from_objects(
@@ -101,12 +103,12 @@ class Live:
         )
 
     async def plan(self, name: str = "web") -> Plan:
-        """What is to be done for a Service."""
+        """The plan of a Service."""
         snapshot = await self.snapshot()
         return plan_service(snapshot, f"{self.namespace}/{name}", now=NOW, observed=self.observed)
 
     async def group_plan(self, name: str = "edge") -> Plan:
-        """What is to be done for a group, with what informers would have shown."""
+        """The plan of a group with the objects that informers would show."""
         key = f"{self.namespace}/{name}"
         resources: tuple[Resource[Any], ...] = (CONFIGMAPS, DAEMONSETS)
         for resource in resources:
@@ -120,7 +122,7 @@ class Live:
         return plan_group(await self.snapshot(), key, now=NOW, observed=self.observed)
 
     async def settle(self, name: str = "edge") -> None:
-        """Carry out a group's plans until nothing is left."""
+        """Carry out the plans of a group until nothing is left to write."""
         for _ in range(10):
             plan = await self.group_plan(name)
             if not plan.writes:
@@ -165,7 +167,7 @@ def service(namespace: str) -> dict[str, Any]:
 
 # --- Services ---------------------------------------------------------------------------------------------------------
 async def test_one_write_and_then_none(live: Live) -> None:
-    """After the server's own defaulting, the plan of what it stored is empty."""
+    """After the server's defaulting, the plan of the stored object is empty."""
     assert await live.writer.send(await live.plan())
     stored = await live.service()
     assert [(entry.ip, entry.ip_mode) for entry in stored.status.load_balancer.ingress or ()] == [(VIP, "VIP")]
@@ -176,15 +178,15 @@ async def test_one_write_and_then_none(live: Live) -> None:
     assert not (await live.plan()).writes
 
 
-async def test_what_comes_back_is_known_as_our_own(live: Live) -> None:
-    """What the API server makes of the write is what was sent, so that its return wakes no second plan."""
+async def test_an_own_write_is_recognised(live: Live) -> None:
+    """The stored object equals the sent one, so its event does not cause a second plan."""
     before, plan = await live.service(), await live.plan()
     await live.writer.send(plan)
     assert is_own_write(live.pending.pop_sent(before.key), before, await live.service())
 
 
-async def test_an_answer_that_the_watch_has_overtaken_is_not_waited_for(live: Live) -> None:
-    """The return has been seen already: there is none to come."""
+async def test_an_event_before_the_response_is_not_expected_again(live: Live) -> None:
+    """The watch has delivered the event before the response, so no further event is expected."""
     plan = await live.plan()
     sending = asyncio.create_task(live.writer.send(plan))
     async with asyncio.timeout(PATIENCE):
@@ -194,8 +196,8 @@ async def test_an_answer_that_the_watch_has_overtaken_is_not_waited_for(live: Li
     assert not live.pending.returning()
 
 
-async def test_a_write_that_changed_nothing_is_not_waited_for(live: Live) -> None:
-    """The API server makes no new version for it, so no watch would ever bring it back."""
+async def test_a_write_without_a_change_expects_no_event(live: Live) -> None:
+    """The API server creates no new version, so no watch would deliver it."""
     key = Key(KeyKind.SERVICE, f"{live.namespace}/web")
     before, plan = await live.service(), await live.plan()
     await live.writer.send(plan)
@@ -208,8 +210,8 @@ async def test_a_write_that_changed_nothing_is_not_waited_for(live: Live) -> Non
     assert not live.pending.is_replaced(key, stored.metadata.resource_version)
 
 
-async def test_a_stale_write_is_refused_whole(live: Live) -> None:
-    """A Service that has changed since the decision is not touched."""
+async def test_a_stale_write_is_rejected(live: Live) -> None:
+    """A Service that has changed since the decision is not changed."""
     plan = await live.plan()
     live.kubectl("label", "service", "web", "changed=yes")
     with pytest.raises(Conflict):
@@ -219,8 +221,8 @@ async def test_a_stale_write_is_refused_whole(live: Live) -> None:
     assert not stored.status.conditions
 
 
-async def test_conditions_of_others_stay_through_everything(live: Live) -> None:
-    """Ours are set, changed and removed beside them."""
+async def test_conditions_of_other_controllers_stay(live: Live) -> None:
+    """kavip's conditions are set, changed and removed beside them."""
     theirs = {
         "type": "example.org/Healthy",
         "status": "True",
@@ -249,8 +251,8 @@ async def test_conditions_of_others_stay_through_everything(live: Live) -> None:
     assert not (await live.plan()).writes
 
 
-async def test_a_service_that_is_gone_is_no_error(live: Live) -> None:
-    """Whoever deletes it while the write is on its way has the last word."""
+async def test_a_deleted_service_is_no_error(live: Live) -> None:
+    """A deletion during the write is accepted."""
     plan = await live.plan()
     live.kubectl("delete", "service", "web")
     assert await live.writer.send(plan)
@@ -272,7 +274,7 @@ async def test_the_objects_of_a_group_are_taken_and_owned(live: Live) -> None:
 
 
 async def test_every_knob_of_the_pods_is_taken_and_given_up_again(live: Live) -> None:
-    """What a user may say about pods is valid where it ends up; without it the field is gone."""
+    """Every pod setting of the group is valid in the DaemonSet, and is removed with the setting."""
     spec = {
         "passwordAuth": {"secretRef": {"name": "vrrp"}},
         "nodeSelector": {"edge": "true"},
@@ -300,7 +302,7 @@ async def test_every_knob_of_the_pods_is_taken_and_given_up_again(live: Live) ->
 
 
 async def test_an_edit_of_our_fields_is_undone_and_a_field_of_others_stays(live: Live) -> None:
-    """`kubectl rollout restart` goes on working; a changed image does not."""
+    """`kubectl rollout restart` works. A changed image is reverted."""
     await live.settle()
     live.kubectl("rollout", "restart", "daemonset/edge")
     live.kubectl("set", "image", "daemonset/edge", "agent=registry.example/evil:1")
@@ -314,8 +316,8 @@ async def test_an_edit_of_our_fields_is_undone_and_a_field_of_others_stays(live:
     assert live.read("configmap", "edge")["data"].keys() == {"agent.json", "keepalived.conf"}
 
 
-async def test_a_config_map_of_somebody_else_is_found_although_no_cache_shows_it(live: Live) -> None:
-    """Without the label no informer sees it: the writer looks before it writes, and nothing is written."""
+async def test_a_config_map_of_another_owner_is_found_although_no_cache_has_it(live: Live) -> None:
+    """Without the label no informer has it. The writer reads it before the write, and writes nothing."""
     live.kubectl("create", "configmap", "edge", "--from-literal=theirs=yes")
     await live.settle()
     assert live.read("configmap", "edge")["data"] == {"theirs": "yes"}
@@ -326,8 +328,8 @@ async def test_a_config_map_of_somebody_else_is_found_although_no_cache_shows_it
     assert (accepted.status, accepted.reason) == ("False", "ObjectConflict")
 
 
-async def test_what_the_api_server_refuses_is_told_in_the_groups_status(live: Live) -> None:
-    """The key of a taint that is none: the words of the API server, and no endless retry."""
+async def test_a_rejection_of_the_api_server_is_in_the_groups_status(live: Live) -> None:
+    """An invalid taint key gives the message of the API server, without endless retries."""
     bad = {"spec": {"tolerations": [{"key": "no key", "operator": "Exists"}]}}
     live.kubectl("patch", "keepalivedgroup", "edge", "--type=merge", "-p", json.dumps(bad))
     await live.settle()
@@ -339,7 +341,7 @@ async def test_what_the_api_server_refuses_is_told_in_the_groups_status(live: Li
 
 
 async def test_pods_are_annotated_and_missing_ones_are_no_error(live: Live) -> None:
-    """The annotation arrives; a pod that is gone needs no news."""
+    """The annotation is written. A deleted pod is no error."""
     container = {"name": "pause", "image": "pause"}
     live.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}})
     live.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p1"}, "spec": {"containers": [container]}})
@@ -351,7 +353,7 @@ async def test_pods_are_annotated_and_missing_ones_are_no_error(live: Live) -> N
 
 # --- pools ------------------------------------------------------------------------------------------------------------
 async def test_the_status_of_a_pool_replaces_the_defaults(live: Live) -> None:
-    """Usage and conditions are stored, and the plan of what is stored is empty."""
+    """Usage and conditions are stored, and the plan of the stored pool is empty."""
     wanted = {
         "apiVersion": "kavip.io/v1alpha1",
         "kind": "VIPPool",

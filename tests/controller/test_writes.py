@@ -1,4 +1,4 @@
-"""How many status writes an allocation costs, and a restart: counted between worker and caches."""
+"""The number of status writes of an allocation and of a restart, counted between worker and caches."""
 
 from typing import cast
 
@@ -17,7 +17,7 @@ COUNT = 8
 
 @pytest.mark.parametrize("early", [True, False], ids=["watch first", "answer first"])
 async def test_one_write_for_an_allocation_and_none_for_a_restart(early: bool) -> None:
-    """Address and both conditions go in one write; who takes over what is held writes nothing, nor does a label."""
+    """Address and both conditions are one write. A new leader and a label cause no write."""
     services = [build.service(f"shop/s{number}", group=GROUP) for number in range(COUNT)]
     caches = Caches(cast(Client, None), owned=False)
     there: list[Object] = [build.group(), build.pool(), build.node("n1", "192.0.2.11"), *services]

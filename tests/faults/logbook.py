@@ -43,7 +43,7 @@ class Logbook:
         self.lines[-1]["requestObject"] = {"metadata": {"resourceVersion": since}, "status": status}
 
     def lose(self, name: str, *addresses: str, reason: str = "Assigned") -> None:
-        """As :meth:`give`, and kavip is stopped before the answer: it is done, and written down as failed."""
+        """As :meth:`give`, but kavip is stopped before the response: the write is done, and logged as failed."""
         self.give(name, *addresses, reason=reason)
         self.lines[-1] |= {"responseStatus": {"code": 504}, "responseObject": {"kind": "Status"}}
 

@@ -32,7 +32,7 @@ def found(findings: Findings) -> list[str]:
 
 
 def test_a_good_history_has_no_findings(log: Logbook) -> None:
-    """One holds, one waits, the first goes, the second gets it: all as it should be."""
+    """One Service holds the address and one waits; after the deletion of the first, the second gets the address."""
     log.count(1)
     log.service("late", born=2)
     log.give("late", reason="PoolExhausted")
@@ -44,7 +44,7 @@ def test_a_good_history_has_no_findings(log: Logbook) -> None:
 
 
 def test_an_address_that_is_given_twice_is_found_with_its_time(log: Logbook) -> None:
-    """The repair is recorded, too; the younger Service loses."""
+    """The finding has the repair too, in which the younger Service loses."""
     log.count(1)
     log.service("late", born=2)
     log.give("late", A)
@@ -56,7 +56,7 @@ def test_an_address_that_is_given_twice_is_found_with_its_time(log: Logbook) -> 
 
 
 def test_an_address_that_two_hold_at_the_end_is_not_repaired(log: Logbook) -> None:
-    """It is counted apart."""
+    """It is counted separately."""
     log.service("late", born=2)
     log.give("late", A)
     log.count(1)
@@ -64,7 +64,7 @@ def test_an_address_that_two_hold_at_the_end_is_not_repaired(log: Logbook) -> No
 
 
 def test_a_repair_that_takes_more_than_one_pass_is_found(log: Logbook) -> None:
-    """The loser was written, and kept what it may not have."""
+    """A status write of the loser kept the address."""
     log.service("late", born=2)
     log.give("late", A)
     log.give("late", A, reason="Stranded")
@@ -81,8 +81,10 @@ def test_the_older_one_may_not_lose_a_contest(log: Logbook) -> None:
     assert found(log.judged()) == ["doubles", "moves"]
 
 
-def test_a_deleted_holder_is_a_holder_until_the_deletion_is_asked_for(log: Logbook) -> None:
-    """An address that is given before that is given twice; one that is given while the DELETE is answered is not."""
+def test_a_holder_counts_until_its_deletion_is_requested(log: Logbook) -> None:
+    """
+    An assignment before the request is a double. An assignment after the request is not, even before the response.
+    """
     log.service("late", born=2)
     log.give("late", A)
     log.delete("web")
@@ -94,7 +96,7 @@ def test_a_deleted_holder_is_a_holder_until_the_deletion_is_asked_for(log: Logbo
 
 
 def test_sharing_is_no_double_until_an_edit_ends_it() -> None:
-    """Two with one key and two ports share; given one port they clash, and the younger is moved."""
+    """Two Services with one key and two ports share. With one port they conflict, and the younger one is moved."""
     log = Logbook()
     log.pool("edge", f"{A}-{B}")
     log.service("one", notes=SHARED, born=1)
@@ -124,8 +126,8 @@ def test_sharing_is_no_double_until_an_edit_ends_it() -> None:
     ],
     ids=["no key", "one port", "one Local", "other selector"],
 )
-def test_who_may_not_share_is_a_double(one: dict[str, Any], two: dict[str, Any]) -> None:
-    """Each clause of the rule."""
+def test_two_holders_that_may_not_share_are_a_double(one: dict[str, Any], two: dict[str, Any]) -> None:
+    """Each clause of the rule is checked."""
     log = Logbook()
     log.pool()
     log.service("one", **{"ports": [{"port": 80}], **one})
@@ -157,15 +159,15 @@ def test_an_address_moves_with_a_cause_or_not_at_all(log: Logbook, spec: dict[st
     assert bool(log.judged().moves) is not is_fine
 
 
-def test_a_pool_that_shrinks_or_goes_moves_nobody(log: Logbook) -> None:
-    """Its holders are stranded, and keep what they have."""
+def test_an_edited_or_deleted_pool_moves_no_service(log: Logbook) -> None:
+    """Its holders are stranded and keep their addresses."""
     log.pool("edge", "198.51.100.1-198.51.100.1")
     log.give("web", "198.51.100.1")
     assert log.judged().moves
 
 
-def test_a_sharing_that_ends_while_a_grant_is_on_its_way_is_an_edits_doing() -> None:
-    """kavip could not know; it repairs. Seconds later it should have known."""
+def test_a_sharing_that_ends_during_a_write_is_caused_by_the_edit() -> None:
+    """kavip could not know the edit, and repairs. Seconds later it should have known."""
     log = Logbook()
     log.pool("edge", f"{A}-{B}")
     log.service("one", notes=SHARED, born=1)
@@ -181,8 +183,8 @@ def test_a_sharing_that_ends_while_a_grant_is_on_its_way_is_an_edits_doing() -> 
     assert found(log.judged()) == ["doubles"]
 
 
-def test_an_elder_that_goes_while_a_write_is_on_its_way_excuses_it(log: Logbook) -> None:
-    """The younger one gives way to a holder that is deleted in the same moment."""
+def test_a_deletion_of_the_older_holder_during_a_write_excuses_it(log: Logbook) -> None:
+    """The younger Service may lose the address to a holder that is deleted at the same moment."""
     log.pool("edge", f"{A}-{B}")
     log.service("late", born=2)
     log.give("late", A)
@@ -192,8 +194,8 @@ def test_an_elder_that_goes_while_a_write_is_on_its_way_excuses_it(log: Logbook)
     assert found(log.judged()) == ["doubles"]
 
 
-def test_a_pool_that_goes_while_a_write_is_on_its_way_excuses_it(log: Logbook) -> None:
-    """The Service asked for another pool while its own was still there; a second later that is no excuse."""
+def test_a_deletion_of_the_pool_during_a_write_excuses_it(log: Logbook) -> None:
+    """The Service requested another pool while its own still existed. A second later this is no excuse."""
     log.pool("more", "198.51.100.1-198.51.100.1")
     log.service("web", born=1, notes={"kavip.io/pool": "more"})
     log.gone("edge")
@@ -206,8 +208,8 @@ def test_a_pool_that_goes_while_a_write_is_on_its_way_excuses_it(log: Logbook) -
     assert found(log.judged()) == ["moves"]
 
 
-def test_a_loser_may_move_for_a_cause_of_its_own(log: Logbook) -> None:
-    """That it is contested by a younger one does not bind the older one to what it has."""
+def test_an_older_holder_may_move_for_its_own_cause(log: Logbook) -> None:
+    """A conflict with a younger Service does not bind the older one to the address."""
     log.pool("more", "198.51.100.1-198.51.100.1")
     log.service("late", born=2)
     log.give("late", A)
@@ -219,7 +221,7 @@ def test_a_loser_may_move_for_a_cause_of_its_own(log: Logbook) -> None:
 
 
 def test_a_write_that_changes_nothing_is_found(log: Logbook) -> None:
-    """The time of a condition is not a change, of a Service as of a pool."""
+    """The time of a condition is not a change, for a Service and for a pool."""
     log.give("web", A)
     log.count(1)
     assert found(log.judged()) == ["needless"]
@@ -228,7 +230,7 @@ def test_a_write_that_changes_nothing_is_found(log: Logbook) -> None:
 
 
 def test_an_edit_that_changes_nothing_is_not_kavips_needless_write(log: Logbook) -> None:
-    """It is answered with the version that kavip has just made, and may be logged first."""
+    """The response has the version that kavip has just written, and may be logged first."""
     log.count(1)
     log.service("late", born=2)
     log.give("late", reason="PoolExhausted")
@@ -237,8 +239,8 @@ def test_an_edit_that_changes_nothing_is_not_kavips_needless_write(log: Logbook)
     assert found(log.judged()) == []
 
 
-def test_what_others_write_is_not_kavips_fault(log: Logbook) -> None:
-    """Only what kavip's agent has written counts as a move or as needless."""
+def test_writes_of_other_clients_do_not_count(log: Logbook) -> None:
+    """Only writes with kavip's user agent count as moves or as needless."""
     log.count(1)
     log.give("web", A, agent="users")
     assert found(log.judged()) == []
@@ -261,8 +263,10 @@ def test_what_others_write_is_not_kavips_fault(log: Logbook) -> None:
         ({"notes": {"kavip.io/pool": "more", "kavip.io/addresses": B}}, False),
     ],
 )
-def test_who_waits_while_an_address_is_free_is_found(log: Logbook, spec: dict[str, Any], waits: bool) -> None:
-    """A request that cannot be met is no finding."""
+def test_a_service_that_waits_while_an_address_is_free_is_found(
+    log: Logbook, spec: dict[str, Any], waits: bool
+) -> None:
+    """A request that cannot be served is no finding."""
     log.pool("edge", f"{A}-{B}")
     log.pool("more", "203.0.113.1-203.0.113.1", autoAssign=False)
     log.count(1)
@@ -278,7 +282,7 @@ def test_an_excluded_address_is_not_free(log: Logbook) -> None:
 
 
 def test_the_second_family_comes_from_the_same_pool_or_not_at_all() -> None:
-    """A dual-stack Service that has one address waits for the other of that pool alone."""
+    """A dual-stack Service with one address waits only for the other family of that pool."""
     log = Logbook()
     log.pool("four", f"{A}/32")
     log.pool("six", "2001:db8::1/128")
@@ -291,21 +295,21 @@ def test_the_second_family_comes_from_the_same_pool_or_not_at_all() -> None:
 
 
 def test_an_address_that_is_not_freed_is_found(log: Logbook) -> None:
-    """A Service that is of type LoadBalancer no longer holds nothing."""
+    """A Service that is no longer of type LoadBalancer must not hold an address."""
     log.count(1)
     log.service("web", born=1, type="ClusterIP")
     assert found(log.judged()) == ["kept"]
 
 
 def test_a_pool_that_counts_wrongly_is_found(log: Logbook) -> None:
-    """A leak in the ledger shows here first."""
+    """A leak in the ledger appears here first."""
     assert found(log.judged()) == ["counters"]
     log.count(1)
     assert found(log.judged()) == []
 
 
 def test_the_order_of_the_lines_does_not_matter(log: Logbook) -> None:
-    """Answers are logged as they are given; the version says what came first."""
+    """Lines are in the order of the responses; the versions give the order of the writes."""
     log.count(1)
     log.service("late", born=2)
     log.delete("web")
@@ -315,7 +319,7 @@ def test_the_order_of_the_lines_does_not_matter(log: Logbook) -> None:
     assert log.judged() == forward
 
 
-def test_refused_writes_did_not_happen(log: Logbook) -> None:
+def test_rejected_writes_do_not_count(log: Logbook) -> None:
     """A conflict is no write."""
     log.count(1)
     log.service("late", born=2)
@@ -326,7 +330,7 @@ def test_refused_writes_did_not_happen(log: Logbook) -> None:
 
 
 @pytest.mark.parametrize("module", [checker, facts, rules])
-def test_the_judge_shares_no_code_with_the_judged(module: ModuleType) -> None:
+def test_the_checker_imports_nothing_of_kavip(module: ModuleType) -> None:
     """Nothing of kavip is imported."""
     tree = ast.parse(Path(str(module.__file__)).read_text())
     names = [each.module or "" for each in ast.walk(tree) if isinstance(each, ast.ImportFrom)]
@@ -335,8 +339,8 @@ def test_the_judge_shares_no_code_with_the_judged(module: ModuleType) -> None:
     assert not [name for name in names if name.split(".")[0] == "kavip"]
 
 
-def test_a_write_that_was_answered_to_nobody_is_seen_by_what_is_there(log: Logbook) -> None:
-    """It is neither waiting in vain nor idle, what was written last and nobody heard of."""
+def test_a_write_without_a_response_is_found_in_the_remaining_objects(log: Logbook) -> None:
+    """The result of a last write without a response is no finding."""
     log.count(1)
     log.service("late", born=2)
     log.delete("web")
@@ -344,8 +348,8 @@ def test_a_write_that_was_answered_to_nobody_is_seen_by_what_is_there(log: Logbo
     assert found(log.judged()) == []
 
 
-def test_a_write_after_one_that_nobody_heard_of_is_not_needless(log: Logbook) -> None:
-    """It takes back what the log does not tell; the next one that changes nothing is found as ever."""
+def test_a_write_after_one_without_a_response_is_not_needless(log: Logbook) -> None:
+    """It reverts a change that is not in the log. The next write without a change is a finding again."""
     log.count(1)
     log.lose("web", A, reason="Stranded")
     log.give("web", A)

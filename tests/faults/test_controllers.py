@@ -23,13 +23,13 @@ LEASE = 3
 LONG_LEASE = 8  # long enough that a replica that stalls on a busy machine does not lose the lease
 QUIET = 2.0
 PATIENCE = 90.0
-BACKLOG = 480  # a second or more of work: whoever stalls for less still strikes in the middle of it; one page of a list
+BACKLOG = 480  # at least a second of work, so that a stall of the test does not miss it; fits on one page of a list
 FEW = 120
 
 
 @pytest.fixture(scope="module")
 def plane(programs: Programs) -> Iterator[ControlPlane]:
-    """One for both tests."""
+    """One control plane for both tests."""
     with runs.temporary() as state, course.stage(programs, state) as started:
         yield started
         for log in sorted(state.glob("kavip-*.log")):
@@ -63,7 +63,7 @@ def listed(plane: ControlPlane, who: Replica) -> int:
     return len(found)
 
 
-async def test_a_former_leader_that_wakes_up_writes_nothing(plane: ControlPlane) -> None:
+async def test_a_former_leader_that_continues_writes_nothing(plane: ControlPlane) -> None:
     """
     It is stopped in the middle of a backlog, for longer than its lease; the other finishes the work.
 
@@ -87,10 +87,10 @@ async def test_a_former_leader_that_wakes_up_writes_nothing(plane: ControlPlane)
             first.signal(signal.SIGCONT)
             await until(lambda: first.said("no longer the leader"))
             await course.rest(pair, quiet=QUIET / 2)
-    assert lists == (1, 2)  # who leads from its start lists once; who takes over, again
+    assert lists == (1, 2)  # the first leader lists once, and the next one lists again
     assert 0 < before < BACKLOG  # it was in the middle
     assert asked(plane, second) > (BACKLOG - before) / 2
-    assert asked(plane, first, after=continued) <= 1  # what it was just handing to the socket when it was stopped
+    assert asked(plane, first, after=continued) <= 1  # the write that it was sending when it was stopped
     assert first.said("leading") == 1
     findings = Checker().replay(facts.read(plane.audit.path))
     assert (findings.doubles, findings.moves, findings.waiting, findings.needless) == ([], [], [], [])

@@ -55,12 +55,12 @@ def test_a_full_pool_spills_over_to_the_next() -> None:
     ],
 )
 def test_families_come_from_one_pool_in_the_order_of_the_service(more: dict[str, Any], addresses: list[str]) -> None:
-    """A pool that has both serves both; PreferDualStack takes what there is; a wish decides the pool."""
+    """PreferDualStack takes the families that are free, and an explicit request selects the pool."""
     assert given(service("shop/web", **more)) == addresses
 
 
-def test_a_reserved_address_is_its_services_and_nobody_elses() -> None:
-    """The Service that it is kept for gets it first, all others never."""
+def test_a_reserved_address_is_given_only_to_its_service() -> None:
+    """The Service of the reservation gets it first, other Services never get it."""
     kept = pool("edge", "192.0.2.128/28", reservations=[Reservation(address="192.0.2.128", service="shop/web")])
     assert given(service("shop/api"), pools=(kept,)) == ["192.0.2.129"]
     assert given(service("shop/web"), pools=(kept,)) == ["192.0.2.128"]
@@ -74,15 +74,15 @@ def test_a_sharing_key_shares() -> None:
     assert given(service("other/tls", annotations=SHARE, port=443), first) == ["192.0.2.128"]
 
 
-def test_sharing_goes_beyond_the_capacity_and_the_quota() -> None:
-    """A shared address costs neither another address nor quota."""
+def test_sharing_uses_neither_capacity_nor_quota() -> None:
+    """Another Service on a shared address needs no further address and no quota."""
     tight = pool("edge", "192.0.2.128", max_per_namespace=1)
     first = service("shop/web", holds=["192.0.2.128"], annotations=SHARE, port=80)
     assert given(service("shop/tls", annotations=SHARE, port=443), first, pools=(tight,)) == ["192.0.2.128"]
 
 
 def test_prefer_dual_stack_completes_later_from_the_same_pool() -> None:
-    """What is held stays first; the second family never comes from another pool."""
+    """Held addresses stay first. The second family never comes from another pool."""
     half = ours("shop/web", ["192.0.2.130"], **PREFER)
     assert given(half) == ["192.0.2.130"]
     grown = pool("edge", "192.0.2.128/28", "2001:db8:1::/64")
@@ -104,8 +104,10 @@ def test_prefer_dual_stack_completes_later_from_the_same_pool() -> None:
         (service("a/web", holds=["10.0.0.1"]), (EDGE,), ()),
     ],
 )
-def test_waiters_know_what_they_wait_for(subject: Service, pools: tuple[VIPPool, ...], names_: tuple[str, ...]) -> None:
-    """The pools that could end the waiting, and none where nothing is missing or only an edit can help."""
+def test_a_decision_names_the_pools_to_wait_for(
+    subject: Service, pools: tuple[VIPPool, ...], names_: tuple[str, ...]
+) -> None:
+    """It names the pools that could end the waiting; none if nothing is missing, or if only an edit can help."""
     parsed = Pools.of(pools)
     request, _ = read_request(subject)
     found = settle(subject, parsed, entered(parsed, (subject, *FULL)))
@@ -113,8 +115,8 @@ def test_waiters_know_what_they_wait_for(subject: Service, pools: tuple[VIPPool,
 
 
 # --- properties -------------------------------------------------------------------------------------------------------
-def test_decided_again_nothing_changes() -> None:
-    """What is decided and written is decided again word for word."""
+def test_a_decision_is_stable() -> None:
+    """A decision that was written is repeated with the same words."""
     world = World([EDGE, LAB])
     for index, more in enumerate([{}, PREFER, REQUIRE, {"pool": "lab"}, {"wants": "192.0.2.140"}]):
         world.apply(service(f"a/s{index}", **more))
@@ -131,7 +133,7 @@ def test_decided_again_nothing_changes() -> None:
 
 
 def test_decide_changes_nothing() -> None:
-    """A decision may be asked for any number of times, for the webhook, before one is carried out."""
+    """The webhook may decide any number of times before the controller writes."""
     pools = Pools.of([EDGE])
     ledger = Ledger(pools)
     request, _ = read_request(service("a/web"))
@@ -141,7 +143,7 @@ def test_decide_changes_nothing() -> None:
 
 
 def test_naming_an_address_of_a_pool_names_the_pool() -> None:
-    """Such a Service is kavip's even where a platform assigns addresses."""
+    """kavip serves such a Service even where a platform assigns addresses."""
     pools = Pools.of([EDGE])
     asked = [read_request(service("a/web", wants=text))[0] for text in ("192.0.2.130", "10.0.0.1", "")]
     assert [pools.are_named_by(request) for request in asked] == [True, False, False]

@@ -1,4 +1,4 @@
-"""Whom pools serve: as if every pool were looked at, without looking at every pool."""
+"""The eligible pools of a request: the same as after a check of every pool, without checking every pool."""
 
 from random import Random
 from typing import Any
@@ -46,7 +46,7 @@ def _request(random: Random) -> Request:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_the_eligible_pools_are_those_that_match_in_order(seed: int) -> None:
-    """Whatever pools demand, those that serve a request are found, each once, by priority and name."""
+    """The pools that serve a request are found for any selectors, each once, by priority and name."""
     random = Random(seed)
     pools = Pools.of(_pool(random, number) for number in range(random.randrange(1, 25)))
     for _ in range(20):
@@ -57,7 +57,7 @@ def test_the_eligible_pools_are_those_that_match_in_order(seed: int) -> None:
 
 @pytest.mark.parametrize("demand", ["groups", "namespace_selector", "service_selector", "expressions", "equal"])
 def test_a_request_is_not_compared_with_every_pool(demand: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 300 pools, each for somebody else, a decision looks at the few that may be meant."""
+    """With 300 pools for other Services, a decision checks only the few that may match."""
 
     def mine(number: int) -> dict[str, Any]:
         common, own = {"env": "prod"}, {"team": f"t{number}"}

@@ -1,4 +1,4 @@
-"""An explanation says what is decided, and its rules say why."""
+"""An explanation has the decision, and its rules have the reasons."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ MANY = (
 def test_the_explanation_is_the_decision(
     crowd: list[Any], subject: Any, worked: int, held: tuple[str, ...], reason: Reason | None, reassign: bool
 ) -> None:
-    """Its verdict is that of the decision, and every pool's rules and role agree with it."""
+    """The verdict is that of the decision, and the rules and the role of every pool agree with it."""
     world = World(MANY)
     for each in crowd[:worked]:
         world.apply(each)
@@ -163,10 +163,10 @@ FIRST = "192.0.2.128"
     ],
     ids=lambda value: value if isinstance(value, str) and value[:1].isupper() else "",
 )
-def test_the_broken_rule_says_what_is_in_the_way(
+def test_the_failed_rule_names_the_cause(
     subject: Any, others: Any, pools: Any, reason: str, where: str, rule: str, words: str
 ) -> None:
-    """Of each reason: the pool's rule that fails, in words with numbers and names."""
+    """For each reason, the failed rule of the pool has a message with numbers and names."""
     found = look(subject, *others, pools=pools)
     assert (found.outcome.reason, found.addresses) == (reason, ())
     holds, text = rules(found, where)[rule]
@@ -174,14 +174,14 @@ def test_the_broken_rule_says_what_is_in_the_way(
     assert words in text
 
 
-def test_what_cannot_be_read_stands_with_every_finding() -> None:
-    """Nothing is asked of a pool; all that is wrong with the Service is told."""
+def test_an_invalid_request_is_explained_with_all_its_findings() -> None:
+    """No pool is evaluated for an invalid Service. All its faults are reported."""
     found = look(service("a/web", wants="192.0.2.300", annotations={names.REASSIGN_ANNOTATION: "perhaps"}))
     assert (found.outcome.reason, found.is_asked, len(found.findings)) == ("InvalidRequest", False, 2)
 
 
-def test_each_address_says_why_it_is_this_one() -> None:
-    """By name, reserved, shared, the first that is free, held, or another controller's."""
+def test_each_address_has_its_cause() -> None:
+    """Requested, reserved, shared, first free, held, or of another controller."""
     kept = pool("edge", "192.0.2.128/28", reservations=[Reservation("192.0.2.135", "a/web")])
     partner = service("a/old", holds=["192.0.2.130"], annotations=SHARE, port=443)
     for subject, pools, words in (
@@ -198,7 +198,7 @@ def test_each_address_says_why_it_is_this_one() -> None:
 
 
 def test_the_second_family_comes_from_the_pool_of_the_first() -> None:
-    """Another pool is closed to it, and says so."""
+    """The rules of every other pool report that it is closed to the Service."""
     found = look(ours("a/web", ["192.0.2.133"], **REQUIRE), pools=(EDGE, DUAL))
     assert rules(found, "dual")["one pool"] == (False, "its other address, 192.0.2.133, is in pool edge")
     assert rules(found, "edge")["IPv6"] == (False, "the pool has no addresses of this family")
@@ -207,8 +207,8 @@ def test_the_second_family_comes_from_the_pool_of_the_first() -> None:
     assert rules(nowhere, "dual")["one pool"] == (False, "its other address, 10.0.0.1, is in no pool")
 
 
-def test_what_one_family_lacks_does_not_close_a_pool() -> None:
-    """PreferDualStack: a pool of one family could serve a part; one of both gives."""
+def test_a_missing_family_does_not_close_a_pool() -> None:
+    """For PreferDualStack a pool of one family could serve a part, and a pool of both serves all."""
     found = look(service("a/web", **PREFER), pools=(EDGE, DUAL, LAB))
     assert [(each.name, each.role) for each in found.pools] == [
         ("dual", PoolRole.GIVES),
@@ -219,15 +219,17 @@ def test_what_one_family_lacks_does_not_close_a_pool() -> None:
 
 
 @pytest.mark.slow
-def test_pools_that_would_help_are_named() -> None:
-    """Those that would serve it if it named them; where nothing is missing, none."""
+def test_pools_that_a_request_by_name_could_use_are_listed() -> None:
+    """The pools that would serve the Service if it named them; none if it lacks nothing."""
     spare = pool("spare", "198.51.100.0/30", auto_assign=False)
     assert look(service("a/web"), *FULL, pools=(EDGE, spare)).others == ("spare",)
     assert look(service("a/web"), pools=(EDGE, spare)).others == ()
 
 
-def test_a_stranded_address_says_what_is_against_it() -> None:
-    """It stays, its pool holds it, and the flaw is told; with reassign the Service moves and both are seen."""
+def test_a_stranded_address_names_the_broken_rule() -> None:
+    """
+    The address stays, and the explanation has its pool and the broken rule. With reassign it has the new address too.
+    """
     narrow = pool("edge", "192.0.2.128/28", exclude=["192.0.2.133"])
     found = look(ours("a/web", ["192.0.2.133"]), pools=(narrow,))
     assert (found.outcome.reason, found.pools[0].role, found.is_asked) == ("Stranded", PoolRole.HOLDS, False)
@@ -236,14 +238,16 @@ def test_a_stranded_address_says_what_is_against_it() -> None:
     assert (moved.pools[0].role, moved.addresses[0].flaw) == (PoolRole.GIVES, "")
 
 
-def test_sizes_beyond_reason_are_not_spelled_out() -> None:
-    """A /64 has more addresses than a reader counts."""
+def test_very_large_sizes_are_not_printed() -> None:
+    """A /64 has more addresses than a reader can count."""
     found = look(service("a/web", families=("IPv6",)), pools=(LAB,))
     assert rules(found, "lab")["IPv6"][1].startswith("over 10 million of over 10 million free, 0 assigned; next")
 
 
-def test_what_cools_down_is_told_to_others_and_kept_for_one() -> None:
-    """The numbers count it, who asks for it hears until when, and who freed it has it back with the reason."""
+def test_a_cool_down_is_explained() -> None:
+    """
+    It is counted, it has an end for a Service that requests the address, and its own Service gets the address back.
+    """
     edge = pool("edge", "192.0.2.128/31", cooldown_seconds=60)
     parsed = Pools.of([edge])
     ledger = entered(parsed, [])

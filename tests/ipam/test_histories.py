@@ -1,4 +1,4 @@
-"""Whatever happens, in whatever order it is seen: no address is held by two, moves without cause, or is left unused."""
+"""Random histories: no address has two holders, moves without cause, or stays free while a Service waits for it."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ NAMED = st.sampled_from(["", "", "", "four", "named", "gone"])
 
 @st.composite
 def services(draw: st.DrawFn, key: str | None = None) -> Service:
-    """A Service that asks for anything."""
+    """A Service with random requests."""
     sharing = draw(st.sampled_from(["", "", "web"]))
     return service(
         key or draw(KEYS),
@@ -90,7 +90,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.world.cache)
     @rule(data=st.data())
     def work_without_cause(self, data: st.DataObject) -> None:
-        """A worker looks at a Service again, from a copy that may be old."""
+        """A worker plans a Service again, from a copy that may be stale."""
         self.world.work(data.draw(st.sampled_from(sorted(self.world.cache))))
 
     @rule()
@@ -105,7 +105,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def rest(self) -> None:
-        """Everything is delivered and worked off: then nobody waits for what is free, and nothing changes any more."""
+        """Deliver all events and finish all work: no Service waits for a free address, and no plan has a write."""
         self.world.run()
         fresh = entered(self.world.pools, self.world.services.values())
         for each in self.world.services.values():
@@ -116,14 +116,14 @@ class Histories(RuleBasedStateMachine):
         self.edited.clear()
         self.never_two()
         told = self.world.outcomes
-        # a wish that is still open may be granted, and move its Service, at any time
+        # a request that is not served yet may be served at any time, and move its Service
         self.edited = {key for key, each in told.items() if isinstance(each, Allocation) and each.refusal}
         for grown in self.world.pools.in_force:
             assert self.world.ledger.usage(grown.name) == fresh.usage(grown.name)
 
     @invariant()
     def never_two(self) -> None:
-        """No address stands in the status of two Services that do not share it."""
+        """No address is in the status of two Services that do not share it."""
         holders: dict[Address, list[Service]] = {}
         for each in self.world.services.values():
             for address in each.ingress_addresses:
@@ -137,7 +137,7 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def never_moved(self) -> None:
-        """No write takes an address away but after an edit of that Service, or of one that shared the address."""
+        """A write takes an address away only after an edit of that Service, or of one that shared the address."""
         for write in self.world.writes[self.judged :]:
             for address in set(write.before) - set(write.after):
                 fellows = (each.key for each in self.world.services.values() if address in each.ingress_addresses)
@@ -146,12 +146,12 @@ class Histories(RuleBasedStateMachine):
 
 
 class Contests(Histories):
-    """The same, with a former leader that wakes up now and then."""
+    """The same, with late writes of a former leader."""
 
     @precondition(lambda self: self.world.services)
     @rule(data=st.data(), address=st.sampled_from(["192.0.2.0", "192.0.2.1", "2001:db8::"]))
     def intrude(self, data: st.DataObject, address: str) -> None:
-        """A former leader's write slips through: two Services may hold one address until it is seen."""
+        """A write of a former leader succeeds: two Services may hold one address until the leader sees it."""
         key = data.draw(st.sampled_from(sorted(self.world.services)))
         self.world.overwrite(key, parse_address(address))
         holders = (

@@ -1,4 +1,4 @@
-"""Which addresses a Service keeps, loses in a contest, or leaves to somebody else."""
+"""The addresses that a Service keeps, loses in a conflict, or leaves to another controller."""
 
 from typing import Any
 
@@ -56,15 +56,15 @@ from tests.support.build import pool, service
 def test_an_edit_of_a_pool_strands_but_does_not_move(
     more: dict[str, Any], pools: tuple[VIPPool, ...], why: str
 ) -> None:
-    """Whatever an administrator does to the pool, the holder keeps its address, until it says that it may move."""
+    """After any edit of the pool the holder keeps its address, until the Service permits a move."""
     found = outcome(ours("shop/web", ["192.0.2.130"], **more), pools=pools)
     assert (found.reason, found.kept, found.is_assigned) == (Reason.STRANDED, True, True)
     assert found.message.startswith(f"keeps 192.0.2.130, although {why}")
     assert found.message.endswith('; set kavip.io/reassign to "true" to move to a legal address')
 
 
-def test_reassign_moves_a_stranded_service_and_nobody_else() -> None:
-    """A stranded address is exchanged for a legal one where there is one; a legal one stays."""
+def test_reassign_moves_only_a_stranded_service() -> None:
+    """A stranded address is replaced by an eligible one if there is one. An eligible address stays."""
     stranded = ours("shop/web", ["10.0.0.1"], annotations=REASSIGN)
     found = outcome(stranded)
     assert ([str(address) for address in found.addresses], found.note) == (["192.0.2.128"], "was 10.0.0.1")
@@ -74,8 +74,8 @@ def test_reassign_moves_a_stranded_service_and_nobody_else() -> None:
     assert given(ours("shop/web", ["192.0.2.135"], annotations=REASSIGN)) == ["192.0.2.135"]
 
 
-def test_a_stranded_service_that_gets_its_other_family_is_told_the_same_when_it_is_decided_again() -> None:
-    """Both come from the pool that has stopped giving addresses unasked: the message names both at once."""
+def test_the_message_of_a_stranded_dual_stack_service_is_stable() -> None:
+    """Both addresses come from a pool that no longer assigns automatically. The first message already names both."""
     closed = pool("edge", "192.0.2.128/30", "2001:db8::/126", auto_assign=False)
     first = outcome(ours("shop/web", ["192.0.2.130"], **PREFER), pools=(closed,))
     assert len(first.addresses) == 2
@@ -83,8 +83,8 @@ def test_a_stranded_service_that_gets_its_other_family_is_told_the_same_when_it_
     assert (again.reason, again.message) == (first.reason, first.message)
 
 
-def test_another_wish_moves_and_a_wish_in_vain_does_not() -> None:
-    """A new address or pool is taken when it is to be had; else the old address stays, with the reason."""
+def test_a_new_request_moves_a_service_only_if_it_can_be_served() -> None:
+    """If the requested address or pool is not available, the old address stays, and the message has the reason."""
     assert given(ours("shop/web", ["192.0.2.130"], wants="192.0.2.135")) == ["192.0.2.135"]
     assert given(ours("shop/web", ["192.0.2.130"], pool="lab")) == ["198.51.100.0"]
     found = outcome(ours("shop/web", ["192.0.2.130"], wants="192.0.2.135"), service("z/a", holds=["192.0.2.135"]))
@@ -94,26 +94,26 @@ def test_another_wish_moves_and_a_wish_in_vain_does_not() -> None:
     assert (gone.kept, gone.reason) == (True, Reason.POOL_NOT_FOUND)
 
 
-def test_prefer_turned_into_require_keeps_what_there_is() -> None:
+def test_a_change_from_prefer_to_require_dual_stack_keeps_the_address() -> None:
     """In a pool that lacks a family the old address stays, with the reason."""
     found = outcome(ours("shop/web", ["192.0.2.130"], **REQUIRE))
     assert (found.kept, found.reason) == (True, Reason.FAMILY_NOT_AVAILABLE)
 
 
 def test_a_malformed_request_moves_nothing() -> None:
-    """A broken annotation is told; the address stays; a new Service gets none."""
+    """A malformed annotation is reported. A holder keeps its address, and a new Service gets none."""
     found = outcome(ours("shop/web", ["192.0.2.130"], wants="nonsense"))
     assert (found.kept, found.reason, found.is_assigned) == (True, Reason.INVALID_REQUEST, False)
     assert outcome(service("shop/web", wants="nonsense")).reason is Reason.INVALID_REQUEST
 
 
-def test_the_address_of_a_lost_family_goes() -> None:
-    """A Service that has given up IPv6 gives up its IPv6 address; the other stays."""
+def test_the_address_of_a_removed_family_is_freed() -> None:
+    """A Service without IPv6 loses its IPv6 address and keeps the other."""
     assert given(ours("shop/web", ["198.51.100.9", "2001:db8::9"])) == ["198.51.100.9"]
 
 
 def test_the_order_in_status_is_never_rewritten() -> None:
-    """What stands in status keeps its order, whatever the order of the families."""
+    """Entries in status keep their order, with any order of families."""
     held = ["2001:db8::9", "198.51.100.9"]
     found = outcome(ours("shop/web", held, **PREFER))
     assert ([str(address) for address in found.addresses], found.kept) == (held, True)
@@ -121,7 +121,7 @@ def test_the_order_in_status_is_never_rewritten() -> None:
 
 # --- contests ---------------------------------------------------------------------------------------------------------
 def test_of_two_holders_the_older_keeps_and_the_other_moves() -> None:
-    """The younger gets another address of its own pool, where it did not ask for this one by name."""
+    """The younger Service gets another address of its pool, unless it requested this one."""
     old, young = (ours(f"a/{year}", ["192.0.2.130"], created=year) for year in ("2020", "2026"))
     assert given(old, young) == ["192.0.2.130"]
     found = outcome(young, old)
@@ -129,8 +129,8 @@ def test_of_two_holders_the_older_keeps_and_the_other_moves() -> None:
     assert found.note == "was 192.0.2.130; 192.0.2.130 belongs to Service a/2020, which is older"
 
 
-def test_a_loser_that_asked_by_name_is_told() -> None:
-    """It does not get another address: it wanted this one."""
+def test_a_loser_that_requested_the_address_gets_no_other() -> None:
+    """It requested this address, so it waits for it."""
     old, young = (ours(f"a/{year}", ["192.0.2.130"], created=year, wants="192.0.2.130") for year in ("2020", "2026"))
     found = outcome(young, old)
     assert isinstance(found, Refusal)
@@ -140,7 +140,7 @@ def test_a_loser_that_asked_by_name_is_told() -> None:
 
 
 def test_external_ips_take_nothing_away() -> None:
-    """An older Service's externalIPs keep an address from being handed out, and no holder loses it."""
+    """The externalIPs of an older Service keep an address from new Services, but no holder loses it."""
     greedy = service("a/old", type="ClusterIP", external_ips=["192.0.2.128", "192.0.2.130"], created="2020")
     assert given(ours("a/web", ["192.0.2.130"]), greedy) == ["192.0.2.130"]
     assert given(service("a/new"), greedy) == ["192.0.2.129"]
@@ -148,7 +148,7 @@ def test_external_ips_take_nothing_away() -> None:
 
 
 def test_a_node_that_joins_with_a_vip_takes_it() -> None:
-    """A VIP that is a node's own address would delete that address from the node: the holder moves."""
+    """keepalived would delete a node's own address, so the holder of that VIP moves."""
     pools = Pools.of([EDGE])
     holder = ours("a/web", ["192.0.2.130"])
     ledger = entered(pools, [holder])
@@ -159,8 +159,8 @@ def test_a_node_that_joins_with_a_vip_takes_it() -> None:
     assert found.note == "was 192.0.2.130; 192.0.2.130 is an address of Node n1"
 
 
-def test_an_edit_that_ends_a_sharing_is_seen_before_it_is_made() -> None:
-    """Admission asks whether the edited Service could still share what it shares."""
+def test_an_edit_that_would_end_a_sharing_is_detected() -> None:
+    """Admission checks whether the edited Service could still share its addresses."""
     web, tls = (ours(f"a/{port}", ["192.0.2.130"], annotations=SHARE, port=port) for port in (80, 443))
     pools = Pools.of([EDGE])
     ledger = entered(pools, [web, tls])
@@ -183,8 +183,8 @@ def test_an_edit_that_ends_a_sharing_is_seen_before_it_is_made() -> None:
     ],
     ids=["another address", "another pool"],
 )
-def test_whoever_asks_for_another_address_may_leave_those_he_shares_with(more: dict[str, Any]) -> None:
-    """The wish to move ends no sharing that its owner wants to keep."""
+def test_a_service_that_requests_another_address_may_end_its_sharing(more: dict[str, Any]) -> None:
+    """A request to move ends no sharing that the Service still asks for."""
     pools = Pools.of([EDGE, LAB])
     ledger = entered(pools, [ours(f"a/{port}", ["192.0.2.130"], annotations=SHARE, port=port) for port in (80, 443)])
     request, _ = read_request(ours("a/80", ["192.0.2.130"], **more))
@@ -210,7 +210,9 @@ def test_whoever_asks_for_another_address_may_leave_those_he_shares_with(more: d
     ],
 )
 def test_foreign_status_is_respected_or_adopted(subject: Service, reason: Reason) -> None:
-    """Without our own word for it, what is legal is adopted and what is not is another controller's; both stay."""
+    """
+    Without kavip's condition, an eligible address is adopted, and any other belongs to another controller. Both stay.
+    """
     found = outcome(subject)
     assert (found.reason, found.kept, found.is_assigned) == (reason, True, True)
     assert found.addresses == subject.ingress_addresses
@@ -224,8 +226,8 @@ def test_foreign_status_is_respected_or_adopted(subject: Service, reason: Reason
         ("2001:db8::1", "the Service has no IPv6"),
     ],
 )
-def test_a_foreign_status_says_why_it_is_not_adopted(holds: str, why: str) -> None:
-    """The condition names what speaks against each address."""
+def test_the_condition_says_why_a_foreign_status_is_not_adopted(holds: str, why: str) -> None:
+    """The condition names the reason against each address."""
     pools = (pool("man", "198.51.100.0/24", auto_assign=False), pool("six", "2001:db8::/64"))
     found = outcome(service("a/web", holds=[holds], families=("IPv4",)), pools=pools)
     assert found.message == (
@@ -234,8 +236,8 @@ def test_a_foreign_status_says_why_it_is_not_adopted(holds: str, why: str) -> No
     )
 
 
-def test_a_host_name_is_never_ours() -> None:
-    """A status with a host name is left alone, whatever our condition says."""
+def test_a_host_name_is_never_adopted() -> None:
+    """A status with a host name is not changed, with any condition."""
     base = ours("a/web", ["192.0.2.130"])
     balancer = msgspec.structs.replace(base.status.load_balancer, ingress=[Ingress(hostname="lb.example.com")])
     subject = msgspec.structs.replace(base, status=msgspec.structs.replace(base.status, load_balancer=balancer))
@@ -246,12 +248,12 @@ def test_a_host_name_is_never_ours() -> None:
     )
 
 
-def test_reassign_gives_kavip_a_free_hand() -> None:
-    """A Service that says so gets an address of kavip's in the place of a foreign one."""
+def test_reassign_replaces_a_foreign_address() -> None:
+    """A Service with the annotation gets an address of kavip in place of a foreign one."""
     assert given(service("a/web", holds=["10.0.0.1"], annotations=REASSIGN)) == ["192.0.2.128"]
 
 
-def test_a_write_of_ours_on_its_way_is_ours() -> None:
+def test_a_copy_without_kavips_condition_is_not_foreign_during_a_write() -> None:
     """A copy without our condition is not foreign while our write has not come back."""
     pools = Pools.of([EDGE])
     subject = service("a/web")
@@ -260,8 +262,8 @@ def test_a_write_of_ours_on_its_way_is_ours() -> None:
     assert settle(subject, pools, ledger).reason is Reason.STRANDED
 
 
-def test_the_other_family_of_a_wish_is_not_stranded() -> None:
-    """An address of a pool names the pool: what is filled from there beside it is as legal as the wish."""
+def test_the_second_family_of_a_requested_address_is_not_stranded() -> None:
+    """A requested address selects its pool, so the second address from that pool is as eligible as the first."""
     named = pool("named", "203.0.113.0/30", "2001:db8:7::/126", auto_assign=False)
     first = outcome(service("a/web", wants="203.0.113.1", **PREFER), pools=(named,))
     held = [str(address) for address in first.addresses]
@@ -270,8 +272,8 @@ def test_the_other_family_of_a_wish_is_not_stranded() -> None:
     assert (again.reason, again.kept) == ("Assigned", True)
 
 
-def test_an_address_of_a_pool_that_must_be_named_does_not_come_back_to_who_names_it_no_longer() -> None:
-    """It was given because it was asked for; taken out of the status and given again, it would be stranded."""
+def test_an_address_of_a_pool_that_must_be_named_does_not_come_back_without_the_name() -> None:
+    """It was given on request. If it were given again after its removal from status, it would be stranded."""
     pools = (EDGE, pool("named", "203.0.113.0/31", auto_assign=False))
     spoken = Condition(
         type=names.Condition.ADDRESS_ASSIGNED, status="True", reason="Assigned", message="203.0.113.1 from pool named"
@@ -281,8 +283,10 @@ def test_an_address_of_a_pool_that_must_be_named_does_not_come_back_to_who_names
     assert given(wiped, pools=pools) == ["192.0.2.128"]
 
 
-def test_what_a_refusal_leaves_is_still_kavips_when_its_pool_is_gone() -> None:
-    """The condition names what the Service keeps: it is no other controller's, and is given up for what was asked."""
+def test_an_address_kept_by_a_refusal_stays_kavips_after_its_pool_is_deleted() -> None:
+    """
+    The condition names the kept address, so no other controller owns it. The Service gives it up for the requested one.
+    """
     holder, web = ours("a/holder", ["198.51.100.1"]), ours("b/web", ["192.0.2.130"], wants="198.51.100.1")
     refused = outcome(web, holder)
     assert (refused.reason, refused.addresses) == (Reason.ADDRESS_IN_USE, (parse_address("192.0.2.130"),))

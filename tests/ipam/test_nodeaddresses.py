@@ -44,14 +44,14 @@ def own(created: str = "2026-01-01T00:00:00Z") -> Object:
 
 
 def reported(snapshot: Snapshot) -> list[str]:
-    """The addresses of n1, as everybody sees them."""
+    """The addresses of n1 in the ledger."""
     return [str(each) for each in snapshot.nodes["n1"].addresses("InternalIP", "ExternalIP")]
 
 
 @pytest.mark.parametrize("holder", [given(BEFORE), given(AFTER), external(), own()])
 @pytest.mark.parametrize("addresses", [("192.0.2.11", VIP), (VIP, "192.0.2.11")])
 def test_a_vip_beside_another_address_is_not_the_nodes(holder: Object, addresses: tuple[str, ...]) -> None:
-    """Whoever comes first, whatever the order of the addresses, and until nobody holds it any more."""
+    """The VIP is ignored in any order of events and addresses, until no Service holds it."""
     node = build.node("n1", *addresses)
     for objects in permutations([holder, node, build.pool("edge", "192.0.2.128/28")]):
         snapshot = Snapshot.from_objects(objects)
@@ -67,21 +67,21 @@ def test_a_vip_beside_another_address_is_not_the_nodes(holder: Object, addresses
     ("holder", "is_own"),
     [(given(AFTER), False), (given(BEFORE), True), (external(), True), (own(AFTER), False), (own(BEFORE), True)],
 )
-def test_a_vip_alone_is_not_the_nodes_where_it_was_given_later(holder: Object, is_own: bool) -> None:
-    """kavip gives no address that a node has; that of a node which has come since may be one."""
+def test_a_vip_alone_is_not_the_nodes_if_it_was_assigned_later(holder: Object, is_own: bool) -> None:
+    """kavip assigns no address that a node has. A VIP may be the own address of a node that was created later."""
     snapshot = Snapshot.from_objects([holder, build.node("n1", VIP)])
     assert reported(snapshot) == ([VIP] if is_own else [])
     assert snapshot.ledger.owner(parse_address(VIP)).startswith("Node") is (is_own and isinstance(holder, Service))
 
 
 def test_a_node_without_an_internal_ip_has_external_ones() -> None:
-    """Some cloud providers tell no other."""
+    """Some cloud providers report only external IPs."""
     node = build.node("n1", VIP, "192.0.2.11", kind="ExternalIP")
     assert reported(Snapshot.from_objects([external(), node])) == ["192.0.2.11"]
 
 
-def test_each_family_is_for_itself() -> None:
-    """An IPv6 address of its own says nothing of the only IPv4 one."""
+def test_each_family_is_evaluated_separately() -> None:
+    """An own IPv6 address of a node proves nothing about its only IPv4 address."""
     snapshot = Snapshot.from_objects([external(), build.node("n1", VIP, "2001:db8::1")])
     assert reported(snapshot) == [VIP, "2001:db8::1"]
 
@@ -96,8 +96,8 @@ UNJUDGED = {
 
 
 @pytest.mark.parametrize("holder", UNJUDGED.values(), ids=UNJUDGED)
-def test_what_nobody_has_judged_takes_no_address_from_a_node(holder: Service) -> None:
-    """Neither external IPs of which admission is not asked, nor a status that is not kavip's."""
+def test_addresses_that_kavip_did_not_validate_take_no_address_from_a_node(holder: Service) -> None:
+    """Neither external IPs without a review nor a foreign status count as VIPs."""
     node = build.node("n1", "192.0.2.11", VIP)
     there: list[Object] = [holder, node, build.group(default=True)]
     for objects in permutations(there):
@@ -106,8 +106,8 @@ def test_what_nobody_has_judged_takes_no_address_from_a_node(holder: Service) ->
         assert snapshot.ledger.owner(parse_address(VIP)) == "Node n1"
 
 
-def test_a_service_that_becomes_kavips_is_judged_by_the_nodes_own_addresses() -> None:
-    """Whoever could name one before takes it over by no annotation afterwards."""
+def test_a_service_that_kavip_begins_to_manage_cannot_take_a_nodes_address() -> None:
+    """A user who could set an external IP before cannot take a node's address with an annotation afterwards."""
     before, after = UNJUDGED["unmanaged"], external()
     verdict = update(before, after, build.group(), build.node("n1", "192.0.2.11", VIP))
     assert reasons(verdict) == [Reason.ADDRESS_NOT_ALLOWED]

@@ -1,4 +1,4 @@
-"""Pools: what is accepted, what is in force, whom an edit strands."""
+"""Pools: which are accepted, which are in force, and which Services an edit strands."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from tests.support.build import metadata, pool, service
 
 
 def refused(new: VIPPool, *others: VIPPool) -> list[str]:
-    """The messages that speak against *new*."""
+    """The messages of the refusals of *new*."""
     return [finding.message for finding in Pools.of(others).check(new)]
 
 
@@ -64,7 +64,7 @@ def refused(new: VIPPool, *others: VIPPool) -> list[str]:
     ],
 )
 def test_a_malformed_pool_is_refused(spec: dict[str, Any], message: str) -> None:
-    """Each malformed field is told with its path, its value and a remedy; the pool is not in force."""
+    """Each malformed field is reported with its path, its value and a remedy. The pool is not in force."""
     new = VIPPool(metadata=metadata("edge"), spec=PoolSpec(**{"addresses": ["192.0.2.0/24"], **spec}))
     assert len(refused(new)) == 1
     assert message in refused(new)[0]
@@ -73,14 +73,14 @@ def test_a_malformed_pool_is_refused(spec: dict[str, Any], message: str) -> None
     assert pools.problems["edge"].reason is Reason.INVALID
 
 
-def test_all_findings_of_a_pool_are_told() -> None:
+def test_all_findings_of_a_pool_are_reported() -> None:
     """One malformed range does not hide another, nor an overlap."""
     new = pool("edge", "nonsense", "10.0.0.1/8", "192.0.2.0/24")
     assert len(refused(new, pool("old", "192.0.2.128/25"))) == 3
 
 
-def test_an_exclude_that_is_half_outside_is_a_caution() -> None:
-    """What reaches over the edge of the pool is accepted and told."""
+def test_an_exclude_that_reaches_outside_the_pool_is_a_warning() -> None:
+    """An exclude beyond the ranges of the pool is accepted with a warning."""
     new = pool("edge", "192.0.2.0/25", exclude=["192.0.2.120-192.0.2.130", "192.0.2.1"])
     assert refused(new) == []
     assert cautions(new) == ("spec.exclude[0]: 192.0.2.120-192.0.2.130 is only partly inside spec.addresses",)
@@ -96,14 +96,14 @@ def test_overlap_names_the_other_pool_even_where_it_is_excluded() -> None:
 
 
 def test_overlap_with_a_pool_that_is_not_in_force_is_refused() -> None:
-    """A stored pool with a problem of its own would collide as soon as that is mended."""
+    """A stored pool with another fault would overlap as soon as that fault is corrected."""
     broken = pool("broken", "192.0.2.0/24", exclude=["10.0.0.1"])
     assert refused(pool("new", "192.0.2.0/28"), broken)
 
 
 @given(st.permutations([pool(f"p{index}", f"10.0.{index // 2}.0/24", created=f"20{20 + index}") for index in range(6)]))
 def test_the_older_of_two_that_overlap_stays_in_force(wires: list[VIPPool]) -> None:
-    """Whatever the order in which pools are seen, the same ones are in force, in the same order."""
+    """The same pools are in force, in the same order, for any order of events."""
     pools = Pools.of(wires)
     assert [each.name for each in pools.in_force] == ["p0", "p2", "p4"]
     assert {name: problem.reason for name, problem in pools.problems.items()} == dict.fromkeys(
@@ -112,7 +112,7 @@ def test_the_older_of_two_that_overlap_stays_in_force(wires: list[VIPPool]) -> N
 
 
 def test_pools_are_tried_by_priority_then_name() -> None:
-    """The lower number comes first; equal ones go by name; not automatic ones are left out."""
+    """The lower number comes first, and equal ones by name. Pools without autoAssign are skipped."""
     wires = [
         pool("c", "10.0.3.0/24"),
         pool("b", "10.0.2.0/24"),
@@ -124,7 +124,7 @@ def test_pools_are_tried_by_priority_then_name() -> None:
 
 
 def test_every_selector_must_match() -> None:
-    """Group, namespace labels and Service labels all have a say, and a mismatch says which."""
+    """Group, namespace labels and Service labels must all match. The message names the mismatch."""
     selector = LabelSelector(match_labels={"env": "prod"})
     picky = pool("edge", groups=["lb/edge"], namespace_selector=selector, service_selector=selector)
     edge = Pools.of([picky]).in_force[0]
@@ -138,7 +138,7 @@ def test_every_selector_must_match() -> None:
 
 
 def test_addresses_find_their_pool() -> None:
-    """An address belongs to the pool that declares it, excluded or barred as it may be."""
+    """An address belongs to the pool that declares it, even if it is excluded or avoided."""
     pools = Pools.of([pool("edge", "192.0.2.0/24", exclude=["192.0.2.1"])], barred=[parse_range("192.0.2.2/31")])
     edge = pools.in_force[0]
     assert pools.pool_of(parse_address("192.0.2.1")) is edge
@@ -146,8 +146,10 @@ def test_addresses_find_their_pool() -> None:
     assert [edge.is_usable(parse_address(f"192.0.2.{last}")) for last in range(5)] == [True, False, False, False, True]
 
 
-def test_what_the_platform_rejects_is_not_handed_out_and_harms_no_pool() -> None:
-    """A reservation that the platform rejects waits; the pool serves on, and says whose word it is."""
+def test_addresses_that_the_platform_rejects_are_not_assigned() -> None:
+    """
+    A reservation of a rejected address waits. The pool serves its other addresses, and the message names the platform.
+    """
     wire = pool("edge", "192.0.2.0/24", reservations=[Reservation(address="192.0.2.1", service="a/b")])
     pools = Pools.of([wire], barred=[parse_range("192.0.2.0/31"), parse_range("10.0.0.0/8")])
     (edge,) = pools.in_force
@@ -159,8 +161,8 @@ def test_what_the_platform_rejects_is_not_handed_out_and_harms_no_pool() -> None
     assert Ledger(pools).usage("edge") == {4: (254, 0, 254, 0)}
 
 
-def test_what_has_not_changed_is_not_read_again() -> None:
-    """An edit costs what is edited, with 3,000 pools too; what the platform rejects concerns them all."""
+def test_only_an_edited_pool_is_parsed_again() -> None:
+    """This holds with 3,000 pools too. Rejected CIDRs of the platform concern all pools."""
     edge, lab = pool("edge", "192.0.2.0/24"), pool("lab", "198.51.100.0/24")
     before = Pools.of([edge, lab])
     after = Pools.of([edge, pool("lab", "198.51.100.0/25")], before=before)
@@ -172,7 +174,7 @@ def test_what_has_not_changed_is_not_read_again() -> None:
 
 
 def test_sizes_are_exact_up_to_all_of_ipv6() -> None:
-    """Totals are big integers, .0 and .255 left out where the pool avoids them."""
+    """Totals are big integers, without .0 and .255 if the pool avoids them."""
     pools = Pools.of([pool("v6", "2000::/8"), pool("v4", "10.0.0.0/23", avoid_buggy_ips=True)])
     ledger = Ledger(pools)
     assert ledger.usage("v6") == {6: (2**120, 0, 2**120, 0)}
@@ -180,8 +182,8 @@ def test_sizes_are_exact_up_to_all_of_ipv6() -> None:
     assert ledger.usage("gone") == {}
 
 
-def test_stranding_names_those_that_an_edit_would_strand() -> None:
-    """Shrinking, excluding and deleting strand holders; externalIPs and reservations are told apart."""
+def test_stranding_names_the_services_that_an_edit_would_strand() -> None:
+    """Shrinking, excluding and deleting strand holders. externalIPs and reservations are reported separately."""
     old = pool("edge", "192.0.2.0/29")
     ledger = entered(
         Pools.of([old]),

@@ -111,10 +111,10 @@ BEYOND = "10.9.9.9"  # in no pool
     st.sampled_from(["", "192.0.2.130", "10.9.9.9"]),
     st.sampled_from([("IPv4",), ("IPv4", "IPv6")]),
 )
-def test_whoever_writes_a_service_but_not_its_status_cannot_forge_a_record(
+def test_a_user_who_may_not_write_status_cannot_forge_a_record(
     annotations: dict[str, str], wanted: str, held: str, families: tuple[str, ...]
 ) -> None:
-    """Whatever the annotations and fields say, kavip's message records the addresses of its decision and no other."""
+    """With any annotations and fields, kavip's message records only the addresses of its decision."""
     more: dict[str, Any] = {"annotations": annotations, "load_balancer_ip": wanted, "families": families}
     subject = ours("a/web", [held], **more) if held else service("a/web", **more)
     outcome = settle(subject, POOLS, entered(POOLS, [subject]), group="lb/edge")
@@ -124,7 +124,7 @@ def test_whoever_writes_a_service_but_not_its_status_cannot_forge_a_record(
 
 
 def forged(subject: Service, reason: str, message: str, status: str = "True") -> Service:
-    """*subject* with a condition that somebody wrote who may write its status."""
+    """*subject* with a condition of a user who may write its status."""
     condition = Condition(type=names.Condition.ADDRESS_ASSIGNED, status=status, reason=reason, message=message)
     return msgspec.structs.replace(subject, status=msgspec.structs.replace(subject.status, conditions=[condition]))
 
@@ -138,7 +138,7 @@ def forged(subject: Service, reason: str, message: str, status: str = "True") ->
     ],
 )
 @pytest.mark.parametrize("address", ["192.0.2.128", "192.0.2.135", "192.0.2.140", "203.0.113.1", BEYOND])
-def test_a_record_that_a_status_writer_forges_gains_no_address(reason: str, message: str, address: str) -> None:
+def test_a_forged_record_gains_no_address(reason: str, message: str, address: str) -> None:
     """
     A record without the address in status gives what a request by name gives, and nothing more.
 
@@ -174,7 +174,7 @@ def test_a_status_writer_reaches_no_more_with_a_record_than_with_the_status_itse
 
 
 def test_the_record_of_a_service_is_that_of_its_own_condition() -> None:
-    """Conditions of other controllers hold no record; a Service without the condition has none."""
+    """Conditions of other controllers are not read as records, and a Service without the condition has none."""
     other = Condition(type="example.com/Assigned", status="True", reason="Assigned", message="10.0.0.1 from pool x")
     base = service("a/web")
     assert (

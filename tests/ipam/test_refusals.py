@@ -1,4 +1,4 @@
-"""Why a Service gets no address, and the words that say so."""
+"""Reasons and messages for a Service without an address."""
 
 from typing import Any
 
@@ -120,15 +120,17 @@ def test_a_refusal_says_what_to_do_next(more: dict[str, Any], reason: Reason, fi
         ),
     ],
 )
-def test_who_merely_waits_is_told_what_for(pools: tuple[VIPPool, ...], reason: Reason, message: str) -> None:
-    """A Service that names nothing is refused by no field but that of its families."""
+def test_a_service_without_requests_is_refused_without_a_field(
+    pools: tuple[VIPPool, ...], reason: Reason, message: str
+) -> None:
+    """Only its families can be the field at fault."""
     found = outcome(service("shop/web"), *FULL, pools=pools)
     assert (found.reason, found.message) == (reason, message)
     assert found.field in ("", "spec.ipFamilyPolicy")
 
 
 def test_many_pools_make_no_long_message() -> None:
-    """Five are named, the rest is counted, and not all are looked at for the sake of a message."""
+    """The message names five pools and counts the rest; not all are checked for it."""
     selector = LabelSelector(match_labels={"env": "prod"})
     many = tuple(pool(f"p{index:03}", f"10.0.{index}.0/24", namespace_selector=selector) for index in range(200))
     found = outcome(service("shop/web"), pools=many)
@@ -162,7 +164,7 @@ def test_many_pools_make_no_long_message() -> None:
     ],
 )
 def test_sharing_is_refused_with_its_cause(mine: dict[str, Any], theirs: dict[str, Any], why: str) -> None:
-    """Each rule of sharing has its own words."""
+    """Each rule of sharing has its own message."""
     holder = service("z/web", holds=["192.0.2.130"], port=80, **theirs)
     found = outcome(service("z/new", wants="192.0.2.130", annotations=SHARE, **mine), holder)
     assert (found.reason, found.field) == (Reason.SHARING_REFUSED, WISH_FIELD)
@@ -171,15 +173,15 @@ def test_sharing_is_refused_with_its_cause(mine: dict[str, Any], theirs: dict[st
     )
 
 
-def test_nobody_shares_with_what_another_controller_announces() -> None:
-    """Of another class, a sharing key is no leave to use the address."""
+def test_no_service_shares_an_address_of_another_controller() -> None:
+    """A sharing key does not permit the use of an address of a Service with another class."""
     theirs = service("z/web", holds=["192.0.2.130"], annotations=SHARE, load_balancer_class="metallb.io/speaker")
     found = outcome(service("z/new", wants="192.0.2.130", annotations=SHARE, port=81), theirs)
     assert found.reason is Reason.SHARING_REFUSED
 
 
-def test_an_address_that_its_pool_keeps_back_is_refused() -> None:
-    """Excluded, avoided and reserved addresses are not for the asking."""
+def test_an_address_that_its_pool_does_not_assign_is_refused() -> None:
+    """Excluded, avoided and reserved addresses are refused even on request."""
     careful = pool(
         "edge",
         "10.0.0.0/24",
@@ -195,8 +197,8 @@ def test_an_address_that_its_pool_keeps_back_is_refused() -> None:
     ]
 
 
-def test_a_nodes_own_address_is_never_given() -> None:
-    """Neither by lot nor by wish; a group's own virtual IP is in use."""
+def test_a_nodes_own_address_is_never_assigned() -> None:
+    """Neither automatically nor on request. A group's own virtual IP is in use too."""
     pools = Pools.of([EDGE])
     ledger = Ledger(pools)
     ledger.reserve("Node n1", [parse_address("192.0.2.128")])
@@ -217,7 +219,7 @@ def test_a_nodes_own_address_is_never_given() -> None:
 
 
 def test_quota_counts_distinct_addresses_over_both_families() -> None:
-    """At the limit a Service that names the pool is refused, one that does not goes to another pool."""
+    """At the limit, a Service that names the pool is refused, and any other Service gets an address of another pool."""
     tight = pool("edge", "192.0.2.128/28", "2001:db8:1::/64", max_per_namespace=2)
     holder = service("shop/a", holds=["192.0.2.128", "2001:db8:1::"], **PREFER)
     found = outcome(service("shop/web", pool="edge"), holder, pools=(tight, LAB))

@@ -70,7 +70,7 @@ def test_every_record_of_the_release_is_read(cluster: Json) -> None:
 
 
 @pytest.mark.parametrize("cluster", list(CLUSTERS.values()), ids=list(CLUSTERS))
-def test_an_upgrade_rewrites_no_service_that_merely_has_its_addresses(cluster: Json) -> None:
+def test_an_upgrade_rewrites_no_service_that_has_all_its_addresses(cluster: Json) -> None:
     """The message of reason Assigned is the same, unless addresses or a family are missing in it."""
     future = cluster["futures"][0]
     pools = [msgspec.convert(cluster["pools"][name], VIPPool) for name in future["pools"]]

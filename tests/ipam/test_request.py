@@ -1,4 +1,4 @@
-"""What Services ask for."""
+"""The requests of Services."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def texts(found: Request) -> list[str]:
 
 
 def test_both_ways_to_ask_for_an_address_are_read() -> None:
-    """The annotation and spec.loadBalancerIP say the same, or add up when they are of different families."""
+    """The annotation and spec.loadBalancerIP have the same address, or addresses of different families."""
     dual = ("IPv4", "IPv6")
     assert texts(request(wants="192.0.2.1", load_balancer_ip="192.0.2.1")) == ["192.0.2.1"]
     both = request(families=dual, wants="2001:DB8::1", load_balancer_ip="192.0.2.1")
@@ -53,16 +53,16 @@ def test_both_ways_to_ask_for_an_address_are_read() -> None:
         ({"annotations": {names.SHARING_KEY_ANNOTATION: "a\x1bb"}}, Reason.INVALID_REQUEST, "printable"),
     ],
 )
-def test_what_cannot_be_read_is_refused(more: dict[str, Any], reason: Reason, message: str) -> None:
-    """Each malformed request is told by field, value and remedy."""
+def test_a_malformed_request_is_refused(more: dict[str, Any], reason: Reason, message: str) -> None:
+    """Each malformed request is reported with field, value and remedy."""
     _, (found, *_) = read_request(service("shop/web", **more))
     assert found.reason is reason
     assert message in found.message
     assert found.field in found.message
 
 
-def test_all_findings_are_told_at_once_and_the_rest_is_read() -> None:
-    """One broken annotation hides neither another one nor what can be read."""
+def test_all_findings_are_reported_at_once_and_the_rest_is_read() -> None:
+    """One malformed annotation hides neither another one nor the valid ones."""
     broken = service("shop/web", pool="Edge!", wants="nonsense", labels={"app": "web"}, group="lb/edge")
     found, findings = read_request(broken)
     assert [finding.field for finding in findings] == [
@@ -84,12 +84,12 @@ def test_all_findings_are_told_at_once_and_the_rest_is_read() -> None:
     ],
 )
 def test_families_are_those_of_the_service(spec: dict[str, Any], families: tuple[int, ...]) -> None:
-    """ipFamilies say it, in their order; a manifest that no API server has seen says it otherwise."""
+    """They come from ipFamilies, in that order. A manifest that no API server has stored may lack them."""
     assert request(**spec).families == families
 
 
 def test_empty_annotations_count_as_absent() -> None:
-    """An empty value asks for nothing, and is remarked upon."""
+    """An empty value requests nothing, and gets a warning."""
     empty = service("shop/web", annotations={names.POOL_ANNOTATION: " ", names.ADDRESSES_ANNOTATION: ""})
     assert not read_request(empty)[1]
     assert remarks(empty.metadata.annotations) == (
@@ -98,8 +98,8 @@ def test_empty_annotations_count_as_absent() -> None:
     )
 
 
-def test_unknown_keys_are_remarked_upon_with_the_nearest_known_one() -> None:
-    """A key under kavip.io/ that kavip does not know is told, and no other key is."""
+def test_unknown_keys_are_reported_with_the_nearest_known_one() -> None:
+    """An unknown key under kavip.io/ is reported, and no other key is."""
     found = remarks({"kavip.io/adresses": "192.0.2.1", "example.com/kavip": "x", names.SPREAD_ANNOTATION: "true"})
     assert found == (
         "metadata.annotations[kavip.io/adresses]: kavip does not know this key; did you mean kavip.io/addresses?",
@@ -108,16 +108,16 @@ def test_unknown_keys_are_remarked_upon_with_the_nearest_known_one() -> None:
     assert len(remarks({f"kavip.io/{number}": "" for number in range(1000)})) == 16
 
 
-def test_the_registry_holds_service_annotations_with_words() -> None:
-    """Each annotation of the table is one that kavip reads on Services, once, and says what it means."""
+def test_the_registry_describes_every_annotation_of_services() -> None:
+    """Each annotation that kavip reads on Services is in the table once, with its meaning."""
     keys = [annotation.key for annotation in REGISTRY]
     assert set(keys) <= set(names.SERVICE_ANNOTATIONS)
     assert len(set(keys)) == len(keys)
     assert all(annotation.doc for annotation in REGISTRY)
 
 
-def test_status_is_read_with_who_wrote_it() -> None:
-    """Addresses, host names and our own condition are told apart."""
+def test_status_is_read_with_its_writer() -> None:
+    """Addresses, host names and kavip's own condition are distinguished."""
     condition = Condition(type=names.Condition.ADDRESS_ASSIGNED, status="True", reason="Assigned")
     ingress = [Ingress(ip="192.0.2.9"), Ingress(hostname="lb.example.com")]
     status = ServiceStatus(load_balancer=LoadBalancer(ingress=ingress), conditions=[condition])

@@ -28,7 +28,7 @@ Outcome = Allocation | Refusal
 
 
 class Fate(StrEnum):
-    """What becomes of a status write."""
+    """The result of a status write."""
 
     DONE = "done"
     LOST = "answer lost"  # done, but the controller does not know
@@ -37,7 +37,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One status write that was done."""
+    """One successful status write."""
 
     key: str
     before: tuple[Address, ...]
@@ -50,7 +50,7 @@ class World:
     def __init__(
         self, pools: Iterable[VIPPool] = (), namespaces: Mapping[str, Mapping[str, str]] | None = None
     ) -> None:
-        """No Services."""
+        """Start without Services."""
         self.services: dict[str, Service] = {}
         self.cache: dict[str, Service] = {}
         self.namespaces = namespaces or {}
@@ -64,7 +64,7 @@ class World:
 
     # --- what users do --------------------------------------------------------------------------------------------
     def apply(self, service: Service) -> None:
-        """Create or update; the status and the age of what is there stay, as the API server sees to."""
+        """Create or update a Service; the stored status and creationTimestamp stay, as with the API server."""
         old = self.services.get(service.key)
         if old is not None:
             meta = msgspec.structs.replace(service.metadata, creation_timestamp=old.metadata.creation_timestamp)
@@ -72,7 +72,7 @@ class World:
         self._store(service)
 
     def delete(self, key: str) -> None:
-        """Delete; an unknown one is none."""
+        """Delete a Service; an unknown one is ignored."""
         if self.services.pop(key, None):
             self._unseen[key] = None
 
@@ -82,7 +82,7 @@ class World:
         self._store(with_status(self.services[key], addresses, told))
 
     def set_pools(self, pools: Iterable[VIPPool]) -> None:
-        """Replace all pools; whoever waits is looked at again."""
+        """Replace all pools; waiting Services are requeued."""
         self.pools = Pools.of(pools)
         self.ledger.configure(self.pools)
         self.todo.update(dict.fromkeys(self.cache))
@@ -134,7 +134,7 @@ class World:
         raise AssertionError("the controller does not come to rest")
 
     def restart(self) -> None:
-        """A new controller lists everything; holders are entered before anybody is looked at."""
+        """A new controller lists everything; holders are entered before any Service is planned."""
         self.cache, self._unseen, self.outcomes = dict(self.services), {}, {}
         self.ledger = entered(self.pools, self.cache.values())
         self.todo = dict.fromkeys(self.cache)
@@ -142,7 +142,7 @@ class World:
     # --- questions ------------------------------------------------------------------------------------------------
     @property
     def unseen(self) -> list[str]:
-        """What the watch has not delivered yet."""
+        """The undelivered events."""
         return sorted(self._unseen)
 
     def held(self, key: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which keys a change concerns."""
+"""The keys that a change enqueues."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def web(**more: Any) -> Any:
 
 
 def woken(snapshot: Snapshot, old: Object | None, new: Object | None) -> set[Key]:
-    """The keys that a change wakes, after the Snapshot has taken it."""
+    """The keys that a change enqueues, after it is in the Snapshot."""
     if new is not None:
         snapshot.put(new)
     elif old is not None:
@@ -33,33 +33,33 @@ def woken(snapshot: Snapshot, old: Object | None, new: Object | None) -> set[Key
     return set(enqueue.of(snapshot, old, new))
 
 
-def test_a_new_service_concerns_itself_and_its_group() -> None:
-    """Its group will render it."""
+def test_a_new_service_enqueues_itself_and_its_group() -> None:
+    """The group renders it."""
     assert woken(cluster(build.group(), build.pool()), None, web()) == {WEB, EDGE}
 
 
-def test_an_address_concerns_group_and_pool() -> None:
+def test_an_address_enqueues_group_and_pool() -> None:
     """The VIP goes into the text, and the pool counts it."""
     old, new = web(), web(holds=["192.0.2.129"])
     assert woken(cluster(build.group(), build.pool(), old), old, new) == {WEB, EDGE, POOL}
 
 
-def test_a_condition_concerns_the_service_alone() -> None:
-    """What kavip has just written wakes nobody else."""
+def test_a_condition_enqueues_only_the_service() -> None:
+    """A condition that kavip has just written enqueues no other key."""
     old = web(holds=["192.0.2.129"])
     new = msgspec.structs.replace(old, metadata=msgspec.structs.replace(old.metadata, resource_version="2"))
     assert woken(cluster(build.group(), build.pool(), old), old, new) == {WEB}
 
 
-def test_a_service_that_moves_concerns_both_groups() -> None:
-    """The one lets it go, the other takes it up."""
+def test_a_service_that_moves_enqueues_both_groups() -> None:
+    """One group removes it, and the other adds it."""
     old, new = web(), build.service("shop/web", group="lb/other")
     found = woken(cluster(build.group(), build.group("lb/other"), old), old, new)
     assert found == {WEB, EDGE, Key(KeyKind.GROUP, "lb/other")}
 
 
-def test_a_freed_address_concerns_those_who_wait() -> None:
-    """The oldest that can use it is in the keys."""
+def test_a_freed_address_enqueues_a_waiting_service() -> None:
+    """The oldest waiting Service that can use it is among the keys."""
     holder = build.service("shop/a", group=GROUP, holds=["192.0.2.128"])
     snapshot = cluster(build.group(), build.pool("edge", "192.0.2.128/32"), holder, web())
     from kavip.ipam.request import read_request
@@ -69,8 +69,8 @@ def test_a_freed_address_concerns_those_who_wait() -> None:
     assert WEB in woken(snapshot, holder, None)
 
 
-def test_a_heartbeat_concerns_nobody_and_readiness_the_groups() -> None:
-    """A node says that it is well every few seconds, and that it is not once."""
+def test_a_heartbeat_enqueues_nothing_and_readiness_the_groups() -> None:
+    """A node sends a heartbeat every few seconds."""
     snapshot = cluster(build.group(), nodes=1)
     node = snapshot.nodes["n1"]
     beat = msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, resource_version="2"))
@@ -81,8 +81,8 @@ def test_a_heartbeat_concerns_nobody_and_readiness_the_groups() -> None:
     assert woken(snapshot, beat, down) == {EDGE}
 
 
-def test_what_a_node_or_a_group_has_itself_concerns_its_pool() -> None:
-    """The pool has one address less to give, or one more."""
+def test_an_own_address_of_a_node_or_a_group_enqueues_its_pool() -> None:
+    """The pool has one assignable address less, or one more."""
     snapshot = cluster(build.group(), build.pool(), nodes=1)
     old, new = snapshot.nodes["n1"], build.node("n1", "192.0.2.130")
     assert POOL in woken(snapshot, old, new)
@@ -92,16 +92,16 @@ def test_what_a_node_or_a_group_has_itself_concerns_its_pool() -> None:
     assert POOL in woken(snapshot, own, plain)
 
 
-def test_a_group_that_is_to_go_concerns_its_services() -> None:
-    """They are to name another one, however long a finalizer keeps it."""
+def test_a_group_in_deletion_enqueues_its_services() -> None:
+    """The Services report it even while a finalizer keeps the group."""
     group = build.group()
     metadata = msgspec.structs.replace(group.metadata, deletion_timestamp="2026-02-01T00:00:00Z")
     leaving = msgspec.structs.replace(group, metadata=metadata)
     assert woken(cluster(group, build.pool(), web()), group, leaving) >= {WEB, EDGE}
 
 
-def test_a_pool_that_goes_concerns_who_is_being_written_an_address_of_it() -> None:
-    """The write has not come back yet; when it does, it is a mere echo that wakes nobody."""
+def test_a_deleted_pool_enqueues_a_service_with_an_open_write() -> None:
+    """The write has not been seen yet. When it is, it counts as an own write, which enqueues nothing."""
     snapshot = cluster(build.group(), build.pool(), web())
     snapshot.ledger.expect(WEB.name, [parse_address("192.0.2.128")], resource_version="1")
     pool = snapshot.pools["edge"]
@@ -109,23 +109,23 @@ def test_a_pool_that_goes_concerns_who_is_being_written_an_address_of_it() -> No
     assert WEB in set(enqueue.of(snapshot, pool, None))
 
 
-def test_what_a_write_was_to_give_and_did_not_concerns_its_pool() -> None:
-    """The pool may have been told meanwhile that the address is held."""
+def test_an_address_of_a_write_that_was_not_done_enqueues_its_pool() -> None:
+    """The pool's status may count the address as assigned."""
     old = web()
     snapshot = cluster(build.group(), build.pool(), old)
     snapshot.ledger.expect(WEB.name, [parse_address("192.0.2.128")], resource_version="1")
     assert POOL in woken(snapshot, old, None)
 
 
-def test_a_new_leader_begins_with_everything() -> None:
+def test_a_new_leader_enqueues_everything() -> None:
     """The oldest Services first, then groups and pools."""
     young = build.service("shop/a", group=GROUP, created="2026-02-01T00:00:00Z")
     snapshot = cluster(young, web(), build.group(), build.pool())
     assert list(enqueue.everything(snapshot)) == [WEB, Key(KeyKind.SERVICE, "shop/a"), EDGE, POOL]
 
 
-def test_a_new_leader_begins_with_those_who_lack_something() -> None:
-    """Among thousands that hold what they ask for, nobody waits for an address until all of those are looked at."""
+def test_a_new_leader_begins_with_services_without_an_address() -> None:
+    """A new Service does not wait until thousands of settled ones are planned."""
     content = build.service("shop/content", group=GROUP, holds=["192.0.2.128"], created="2025-01-01T00:00:00Z")
     disputed = build.service("shop/disputed", group=GROUP, holds=["192.0.2.128"], created="2025-01-02T00:00:00Z")
     moving = build.service("shop/moving", group=GROUP, holds=["192.0.2.129"], wants="192.0.2.131")
@@ -140,21 +140,21 @@ def test_a_new_leader_begins_with_those_who_lack_something() -> None:
     assert found == [*(each.key for each in lacking), "shop/content"]
 
 
-def test_the_platforms_word_concerns_services_and_pools() -> None:
-    """Whose turn it is to assign, and how much the pools have to give."""
+def test_the_platforms_configuration_enqueues_services_and_pools() -> None:
+    """It decides which controller assigns, and which addresses the pools may assign."""
     network = build.network(rejected_cidrs=["192.0.2.128/28"])
     assert {WEB, POOL} <= woken(cluster(build.group(), build.pool(), web()), None, network)
 
 
-def test_a_service_that_cannot_be_ours_wakes_nobody() -> None:
-    """Most Services of a cluster are of type ClusterIP: none of them is looked at."""
+def test_a_service_that_kavip_cannot_manage_enqueues_nothing() -> None:
+    """Most Services of a cluster are of type ClusterIP, and none of them is planned."""
     inner = build.service("shop/inner", type="ClusterIP")
     assert woken(cluster(build.group(), build.pool()), None, inner) == set()
     assert Key(KeyKind.SERVICE, "shop/inner") not in set(enqueue.everything(cluster(inner, web())))
 
 
-def test_a_service_that_was_ours_is_looked_at() -> None:
-    """Its conditions are to be taken back, whatever type it has by now."""
+def test_a_service_with_kavips_conditions_is_enqueued() -> None:
+    """Its conditions must be removed, whatever its type."""
     told = ServiceStatus(conditions=[Condition(type=names.Condition.ADDRESS_ASSIGNED, status="True")])
     old = msgspec.structs.replace(web(), status=told)
     new = msgspec.structs.replace(old, spec=msgspec.structs.replace(old.spec, type="ClusterIP"))
@@ -162,8 +162,8 @@ def test_a_service_that_was_ours_is_looked_at() -> None:
     assert WEB in set(enqueue.everything(cluster(new)))
 
 
-def test_a_pool_concerns_no_other_pool_but_those_that_are_not_in_force() -> None:
-    """Who overlapped it may be in force when it goes; nobody else gives more or less for it."""
+def test_a_pool_enqueues_only_pools_that_are_not_in_force() -> None:
+    """A pool that overlapped a deleted one may come into force. No other pool changes."""
     condition = Condition(type=names.Condition.ACCEPTED, status="True", reason="Accepted")
     fine = build.pool("fine", "198.51.100.0/24")
     fine = msgspec.structs.replace(fine, status=msgspec.structs.replace(fine.status, conditions=[condition]))
@@ -174,8 +174,8 @@ def test_a_pool_concerns_no_other_pool_but_those_that_are_not_in_force() -> None
     assert set(enqueue.of(snapshot, pool, None)) == {POOL, Key(KeyKind.POOL, "clash")}
 
 
-def test_endpoints_concern_the_group_whose_vips_follow_them() -> None:
-    """Where they are on other nodes than before; not a change of anything else, nor slices of strangers."""
+def test_endpoints_enqueue_the_group_whose_vips_follow_them() -> None:
+    """Only if they move to other nodes, and only slices of Services of the group."""
     service = web(type="NodePort", external_ips=["192.0.2.1"], external_traffic_policy="Local")
     snapshot, old = cluster(build.group(), service), build.endpoints("shop/web", "n1")
     assert woken(snapshot, None, old) == {EDGE}
@@ -185,13 +185,13 @@ def test_endpoints_concern_the_group_whose_vips_follow_them() -> None:
     assert woken(snapshot, None, build.endpoints("shop/db", "n2")) == set()
 
 
-def test_where_the_api_server_is_concerns_the_pool() -> None:
-    """Its address is not to be had, or is again."""
+def test_an_address_of_the_api_server_enqueues_its_pool() -> None:
+    """The address can no longer be assigned, or can be again."""
     snapshot, found = cluster(build.pool()), build.endpoints("default/kubernetes", addresses=["192.0.2.129"])
     assert woken(snapshot, None, found) == {POOL}
     assert woken(snapshot, found, None) == {POOL}
 
 
-def test_the_range_of_services_concerns_nobody() -> None:
-    """Admission reads it."""
+def test_the_service_cidr_enqueues_nothing() -> None:
+    """Only admission reads it."""
     assert woken(cluster(build.pool(), web()), None, build.service_range("10.96.0.0/16")) == set()

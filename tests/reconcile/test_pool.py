@@ -1,4 +1,4 @@
-"""The plan of one pool: state in, state out."""
+"""The plan of one pool."""
 
 import msgspec
 import pytest
@@ -29,7 +29,7 @@ def test_usage_is_counted_per_family() -> None:
     assert status["ipv6"] == {"total": 4, "assigned": 0, "available": 4}
 
 
-def test_a_pool_with_nothing_to_give_names_what_may_be_the_cause() -> None:
+def test_a_pool_without_assignable_addresses_names_the_cause() -> None:
     """An address that ends in .0 and is avoided is not excluded by spec.exclude."""
     plan = plan_pool(cluster(build.pool("edge", "192.0.2.0/32", avoid_buggy_ips=True)), "edge", now=NOW)
     (ready,) = [each for each in body_of(plan)["conditions"] if each["type"] == "Ready"]
@@ -61,7 +61,7 @@ def test_a_plan_applied_to_its_own_result_is_empty() -> None:
     ids=["fine", "invalid", "nothing left"],
 )
 def test_conditions(pool: Object, accepted: tuple[str, str], ready: tuple[str, str]) -> None:
-    """A pool says whether it is in force and has something to give."""
+    """The conditions report whether a pool is in force and has assignable addresses."""
     assert conditions_of(pool) == {"Accepted": accepted, "Ready": ready}
 
 
@@ -109,16 +109,16 @@ def test_conditions(pool: Object, accepted: tuple[str, str], ready: tuple[str, s
         (build.pool("edge", "10.0.0.1/8"), (), "Ready", "the pool is not accepted, so it gives nothing"),
     ],
 )
-def test_conditions_say_which_pool_and_how_many(
+def test_messages_have_numbers_that_rarely_change(
     pool: Object, others: tuple[Object, ...], kind: str, message: str
 ) -> None:
-    """The numbers are those that stand still: of what is full, and of what there is."""
+    """The messages count pools and totals, not assigned addresses."""
     written = body_of(plan_pool(cluster(pool, *others), "edge", now=NOW))["conditions"]
     assert next(each["message"] for each in written if each["type"] == kind) == message
 
 
-def test_a_pool_makes_one_event_for_each_change_of_reason() -> None:
-    """None while it is well from the start, none twice, one when it is full, and one when it is no longer."""
+def test_a_pool_has_one_event_for_each_change_of_reason() -> None:
+    """A pool without problems has no Event. A full pool has one, and one more when it is no longer full."""
     world = World(cluster(build.pool("edge", "192.0.2.128")))
     assert world.pool("edge").events == ()
     world.snapshot.put(build.service("shop/web", group=GROUP, holds=["192.0.2.128"]))
@@ -132,7 +132,7 @@ def test_a_pool_makes_one_event_for_each_change_of_reason() -> None:
 
 
 def test_sizes_stop_at_the_largest_integer_of_the_api() -> None:
-    """A /64 is larger than what status can say."""
+    """A /64 is larger than the largest number in status."""
     status = body_of(plan_pool(cluster(build.pool("edge", "2001:db8::/48")), "edge", now=NOW))
     assert status["ipv6"] == {"total": 2**63 - 1, "assigned": 0, "available": 2**63 - 1}
 
@@ -143,7 +143,7 @@ def test_a_full_pool_is_exhausted() -> None:
     assert conditions_of(build.pool("edge", "192.0.2.128/32"), holder)["Ready"] == ("False", "Exhausted")
 
 
-def test_the_younger_of_two_pools_that_overlap_says_so() -> None:
+def test_the_younger_of_two_pools_that_overlap_reports_it() -> None:
     """The older one stays in force."""
     older, younger = build.pool("old"), build.pool("edge", created="2026-02-01T00:00:00Z")
     assert conditions_of(older, younger) == {"Accepted": ("False", "Overlap"), "Ready": ("False", "NoAddresses")}
@@ -155,7 +155,7 @@ FREED = {"address": "192.0.2.129", "service": "shop/web", "until": "2026-03-01T1
 
 
 def freed(*objects: Object) -> World:
-    """A world led by a controller that has just seen ``shop/web`` go, and its address with it."""
+    """A world whose leader has just seen the deletion of ``shop/web``, which freed its address."""
     world = World(cluster(RESTING, build.service("shop/web", group=GROUP, holds=["192.0.2.129"]), *objects))
     world.snapshot.ledger.cooldown.lead(NOW)
     world.pool("edge")
@@ -164,8 +164,8 @@ def freed(*objects: Object) -> World:
     return world
 
 
-def test_what_cools_down_stands_in_status_until_its_time() -> None:
-    """It is written at once, and taken out in one write when the pool is looked at again for it."""
+def test_a_cool_down_is_in_status_until_its_end() -> None:
+    """It is written at once, and removed in one write when the pool is requeued at its end."""
     world = freed()
     plan = world.pool("edge")
     assert body_of(plan) == {"cooling": [FREED], "ipv4": {"assigned": 0}}
@@ -177,8 +177,8 @@ def test_what_cools_down_stands_in_status_until_its_time() -> None:
     assert world.pool("edge") == PoolPlan()
 
 
-def test_what_somebody_else_wrote_into_status_is_put_right() -> None:
-    """The leader knows what cools down; it believes no copy."""
+def test_cool_downs_written_by_another_client_are_corrected() -> None:
+    """The leader knows the cool-downs, and ignores those in status."""
     world = freed()
     world.pool("edge")
     pool = world.snapshot.pools["edge"]
@@ -187,8 +187,8 @@ def test_what_somebody_else_wrote_into_status_is_put_right() -> None:
     assert body_of(world.pool("edge")) == {"cooling": [FREED]}
 
 
-def test_the_next_leader_finds_what_cools_down_in_status() -> None:
-    """A restart changes nothing: the address is the same Service's, and nobody else's."""
+def test_the_next_leader_reads_cool_downs_from_status() -> None:
+    """A restart changes nothing: the address stays reserved for the same Service."""
     world = freed()
     world.pool("edge")
     reader = cluster(*world.snapshot.pools.values(), build.group(), build.service("shop/web", group=GROUP))
@@ -199,8 +199,8 @@ def test_the_next_leader_finds_what_cools_down_in_status() -> None:
     assert plan_service(reader, "shop/other", now=NOW).claims == (parse_address("192.0.2.128"),)
 
 
-def test_a_status_of_ours_does_not_read_the_pools_again() -> None:
-    """Nothing that decisions read has changed."""
+def test_an_own_status_write_does_not_parse_the_pools_again() -> None:
+    """The event changes nothing that decisions read."""
     world = freed()
     before = world.snapshot.parsed_pools
     world.pool("edge")
@@ -209,6 +209,6 @@ def test_a_status_of_ours_does_not_read_the_pools_again() -> None:
     assert world.snapshot.parsed_pools is not before
 
 
-def test_a_pool_that_is_gone_is_not_written() -> None:
-    """There is nothing to say."""
+def test_a_deleted_pool_is_not_written() -> None:
+    """The plan is empty."""
     assert plan_pool(cluster(), "edge", now=NOW) == PoolPlan()

@@ -1,4 +1,4 @@
-"""What comes back of our own status writes is known as such, and nothing else is."""
+"""Events of kavip's own status writes are recognised, and no other events are."""
 
 from typing import Any, cast
 
@@ -31,19 +31,19 @@ def written(**more: Any) -> tuple[World, StatusPatch, Service, Service]:
 
 
 def touched(service: Service, **changes: Any) -> Service:
-    """*service*, of which something else is different."""
+    """*service* with one more difference."""
     return msgspec.structs.replace(service, **changes)
 
 
-def test_our_own_write_is_an_echo() -> None:
-    """The address and both conditions come back as they were sent; a condition of others stands beside them."""
+def test_an_own_write_is_recognised() -> None:
+    """The address and both conditions are as sent, beside a condition of another controller."""
     _, sent, before, after = written()
     assert after.ingress_addresses
     assert is_own_write(sent, before, after)
 
 
-def test_a_write_of_conditions_alone_is_an_echo() -> None:
-    """A further change of a condition says nothing about the address."""
+def test_an_own_write_of_conditions_is_recognised() -> None:
+    """A later change of a condition does not change the address."""
     world, _, _, before = written()
     world.snapshot.drop("KeepalivedGroup", GROUP)
     (sent,) = world.service("shop/web").writes
@@ -53,51 +53,51 @@ def test_a_write_of_conditions_alone_is_an_echo() -> None:
 
 
 def other_address(service: Service) -> Service:
-    """Another address than the one that was sent."""
+    """A different address than the written one."""
     balancer = LoadBalancer(ingress=[Ingress(ip="192.0.2.200", ip_mode="VIP")])
     return touched(service, status=msgspec.structs.replace(service.status, load_balancer=balancer))
 
 
 def other_condition(service: Service) -> Service:
-    """A condition of somebody else has changed as well."""
+    """A changed condition of another controller."""
     rest = [each for each in service.status.conditions or () if each != THEIRS]
     return touched(service, status=msgspec.structs.replace(service.status, conditions=rest))
 
 
 def other_label(service: Service) -> Service:
-    """Somebody has labelled it."""
+    """A new label."""
     return touched(service, metadata=msgspec.structs.replace(service.metadata, labels={"a": "b"}))
 
 
 def other_spec(service: Service) -> Service:
-    """Somebody has edited it."""
+    """A changed spec."""
     return touched(service, spec=msgspec.structs.replace(service.spec, load_balancer_ip="192.0.2.130"))
 
 
 @pytest.mark.parametrize("change", [other_address, other_condition, other_label, other_spec])
-def test_whatever_else_has_changed_makes_it_none(change: Any) -> None:
-    """Then there is something to decide."""
+def test_any_other_change_is_no_own_write(change: Any) -> None:
+    """The Service must be planned again."""
     _, sent, before, after = written()
     assert not is_own_write(sent, before, change(after))
 
 
-def test_a_write_that_was_decided_on_another_version_is_none() -> None:
-    """What the cache showed then is not what it showed last: something came between."""
+def test_a_write_based_on_another_version_is_no_own_write() -> None:
+    """The cache had a newer version before the event, so another change came between."""
     _, sent, before, after = written()
     metadata = msgspec.structs.replace(before.metadata, resource_version="77")
     assert not is_own_write(sent, touched(before, metadata=metadata), after)
 
 
-def test_an_echo_wakes_group_and_pool_and_not_its_service() -> None:
-    """The VIP goes into the text and is counted; of the Service nothing is left to decide."""
+def test_an_own_write_enqueues_group_and_pool_and_not_its_service() -> None:
+    """The VIP goes into the text and is counted; nothing is left to decide for the Service."""
     world, sent, before, after = written()
     assert set(enqueue.of(world.snapshot, before, after, sent=sent)) == {EDGE, POOL}
     assert set(enqueue.of(world.snapshot, before, after)) == {WEB, EDGE, POOL}
 
 
 @pytest.mark.slow
-def test_the_caches_know_an_echo_once() -> None:
-    """The same change without a write of ours before it wakes the Service."""
+def test_the_caches_recognise_an_own_write_once() -> None:
+    """The same change without an own write before it enqueues the Service."""
     _, sent, before, after = written()
     caches, woken = Caches(cast(Client, None), owned=False), set[Key]()
     for each in (build.group(), build.pool(), before):

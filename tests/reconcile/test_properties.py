@@ -1,4 +1,4 @@
-"""What holds for all clusters: plans come to rest, no address has two holders, the text does not depend on luck."""
+"""Properties of all clusters: plans become empty, no address has two holders, and the text does not depend on order."""
 
 import random
 from collections import Counter
@@ -20,7 +20,7 @@ _POLICIES = ("SingleStack", "PreferDualStack", "RequireDualStack")
 
 @st.composite
 def services(draw: st.DrawFn) -> list[Service]:
-    """A few Services of one group that want little and want much."""
+    """A few Services of one group with random requests."""
     result = []
     for number in range(draw(st.integers(1, 6))):
         kind = draw(st.sampled_from(("LoadBalancer", "ClusterIP")))
@@ -53,7 +53,7 @@ def world_of(found: list[Service], *, shared: bool) -> World:
 def test_plans_come_to_rest_and_no_address_has_two_holders(
     found: list[Service], shared: bool, luck: random.Random
 ) -> None:
-    """Worked on in any order, every plan ends up empty, and each address from the pool has one holder."""
+    """In any order of work, every plan becomes empty, and each address of the pool has one holder."""
     world = world_of(found, shared=shared)
     keys = [Key(KeyKind.SERVICE, service.key) for service in found] + [
         Key(KeyKind.GROUP, GROUP),
@@ -73,7 +73,7 @@ def test_plans_come_to_rest_and_no_address_has_two_holders(
 @settings(max_examples=30, deadline=None)
 @given(services(), st.booleans())
 def test_services_are_programmed_exactly_when_their_vips_run(found: list[Service], shared: bool) -> None:
-    """With every VIP of the text on every node, nobody that has a VIP is left pending."""
+    """If every node runs every VIP of the text, no Service with a VIP is pending."""
     world = world_of(found, shared=shared)
     keys = [Key(KeyKind.SERVICE, service.key) for service in found] + [Key(KeyKind.GROUP, GROUP)]
     world.settle(*keys)
@@ -89,7 +89,7 @@ def test_services_are_programmed_exactly_when_their_vips_run(found: list[Service
 @settings(max_examples=30, deadline=None)
 @given(services(), st.lists(st.integers(0, 5), min_size=1, max_size=8))
 def test_vrids_stay_through_comings_and_goings(found: list[Service], steps: list[int]) -> None:
-    """A Service that stays keeps its VRID, whoever comes and goes beside it."""
+    """A Service keeps its VRID while other Services are created and deleted."""
     world = World(cluster(build.group(), nodes=2))
     history = []
     for step in steps:

@@ -1,4 +1,4 @@
-"""The rows of a group are what somebody would see who looks at all Services for the first time."""
+"""The members of a group equal those of a new Snapshot with all Services."""
 
 import random
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +19,7 @@ GROUPS = ("lb/edge", "lb/inner")
 
 
 def happen(snapshot: Snapshot, luck: random.Random) -> None:
-    """Let one thing happen to a Service, a group or a namespace."""
+    """Apply one random change to a Service, a group or a namespace."""
     key = luck.choice(KEYS)
     group = luck.choice(GROUPS)
     match luck.choice(("put", "put", "put", "drop", "group", "ungroup", "namespace", "outcast")):
@@ -56,14 +56,16 @@ def guest_of(snapshot: Snapshot, group: KeepalivedGroup | None) -> Callable[[Ser
 
 
 def in_order(shares: Mapping[str, tuple[Service, ...]]) -> list[Service]:
-    """All of them, and each share is in order."""
+    """All members, with each share in order."""
     assert all(list(some) == sorted(some, key=lambda each: each.key) for some in shares.values())
     return sorted(chain.from_iterable(shares.values()), key=lambda each: each.key)
 
 
 @pytest.mark.slow
-def test_rows_are_those_of_a_first_look() -> None:
-    """Whatever happened, and whenever somebody asked: members and what was made of them are as if nothing was kept."""
+def test_members_equal_those_of_a_new_snapshot() -> None:
+    """
+    After any changes and at any time of the query, members and derived values equal those of a Snapshot without memory.
+    """
     luck = random.Random(11)
     found = set()
     for _ in range(40):
@@ -84,8 +86,8 @@ def test_rows_are_those_of_a_first_look() -> None:
     assert {(size, is_default) for _, size, is_default in found} >= {(0, True), (0, False), (2, True), (2, False)}
 
 
-def test_a_share_in_which_nothing_has_changed_is_the_same_object() -> None:
-    """And those that were handed out stay what they were."""
+def test_an_unchanged_share_is_the_same_object() -> None:
+    """Shares that were returned before do not change."""
     snapshot = Snapshot.from_objects([build.group(GROUPS[0]), *(build.service(key, group=GROUPS[0]) for key in KEYS)])
 
     def ask() -> Mapping[str, tuple[Service, ...]]:

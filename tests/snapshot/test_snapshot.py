@@ -1,4 +1,4 @@
-"""The Snapshot answers who belongs to which group, whatever the order in which objects came."""
+"""The Snapshot has the members of each group, for any order of events."""
 
 import random
 from itertools import permutations
@@ -36,8 +36,8 @@ def test_a_cluster_ip_service_belongs_only_with_external_ips() -> None:
     assert snapshot.group_of(external) == "lb/edge"
 
 
-def test_another_class_wins_over_our_annotation() -> None:
-    """A Service with a foreign loadBalancerClass is never touched."""
+def test_another_class_wins_over_kavips_annotation() -> None:
+    """A Service with a loadBalancerClass of another controller is never changed."""
     foreign = build.service("shop/web", group="lb/edge", load_balancer_class="io.cilium/l2-announcer")
     assert Snapshot.from_objects([foreign]).group_of(foreign) is None
 
@@ -55,7 +55,7 @@ def test_a_plain_load_balancer_belongs_to_the_default_group_if_there_is_one() ->
 
 
 def test_of_two_default_groups_the_older_counts() -> None:
-    """Two default groups can come to be by a race."""
+    """Two default groups can be created at the same moment."""
     older = build.group("lb/z", default=True, created="2026-01-01T00:00:00Z")
     younger = build.group("lb/a", default=True, created="2026-01-02T00:00:00Z")
     found = Snapshot.from_objects([younger, older]).default_group
@@ -74,15 +74,15 @@ def test_a_plain_service_outside_the_default_groups_namespaces_is_not_managed() 
     assert snapshot.group_of(web) == "lb/edge"
 
 
-def test_a_plain_service_with_somebody_elses_address_is_not_adopted() -> None:
+def test_a_plain_service_with_a_foreign_address_is_not_adopted() -> None:
     """An address in status without kavip's condition was written by another controller."""
     foreign = build.service("shop/web", holds=["198.51.100.1"])
     snapshot = Snapshot.from_objects([foreign, build.group("lb/edge", default=True)])
     assert snapshot.group_of(foreign) is None
 
 
-def test_a_service_of_our_class_without_a_group_is_managed_with_none_to_use() -> None:
-    """Then it waits, and its condition says for what."""
+def test_a_service_with_kavips_class_and_without_a_group_is_managed() -> None:
+    """It waits, and its condition names the cause."""
     web = build.service("shop/web", load_balancer_class=names.LOAD_BALANCER_CLASS)
     assert Snapshot.from_objects([web]).group_of(web) == ""
 
@@ -121,7 +121,7 @@ def test_nodes_are_picked_by_the_groups_selector() -> None:
 
 
 def test_groups_of_one_segment_are_neighbours() -> None:
-    """A group without a segment is one of its own."""
+    """A group without a segment has a segment of its own."""
     first, second = build.group("lb/a", segment="dmz"), build.group("lb/b", segment="dmz")
     lonely = build.group("lb/c")
     snapshot = Snapshot.from_objects([first, second, lonely])
@@ -130,7 +130,7 @@ def test_groups_of_one_segment_are_neighbours() -> None:
 
 
 def test_a_plain_service_that_kavip_gave_an_address_stays_managed() -> None:
-    """Our condition tells our own address from a foreign one."""
+    """kavip's condition distinguishes the address from a foreign one."""
     held = build.service("shop/web", holds=["192.0.2.128"])
     ours = ServiceStatus(
         load_balancer=held.status.load_balancer,
@@ -140,8 +140,8 @@ def test_a_plain_service_that_kavip_gave_an_address_stays_managed() -> None:
     assert Snapshot.from_objects([web, build.group("lb/edge", default=True)]).group_of(web) == "lb/edge"
 
 
-def test_what_the_platform_rejects_is_read_as_the_platform_reads_it() -> None:
-    """A CIDR with host bits set rejects its whole network; what is none rejects nothing, and hides no other."""
+def test_rejected_cidrs_are_read_as_the_platform_reads_them() -> None:
+    """A CIDR with host bits set rejects its whole network. A malformed one is skipped."""
     rules = build.network(rejected_cidrs=["x", "192.0.2.130/29", "10.0.0.0/33", "192.0.2.0/255.255.255.0"])
     usage = Snapshot.from_objects([build.pool("edge", "192.0.2.128/28"), rules])
     (edge,) = usage.parsed_pools.in_force
@@ -149,7 +149,7 @@ def test_what_the_platform_rejects_is_read_as_the_platform_reads_it() -> None:
 
 
 def test_nodes_of_endpoints_are_those_that_kube_proxy_sends_to() -> None:
-    """Of ready endpoints in whatever slice; where nobody is ready, of those that end; of nobody else's slices."""
+    """Nodes of ready endpoints in any slice of the Service; without any, nodes of serving endpoints that terminate."""
     first, second = build.endpoints("shop/web", "n1", draining=["n2"]), build.endpoints("shop/web", "n3")
     second = msgspec.structs.replace(second, metadata=msgspec.structs.replace(second.metadata, name="web-x2"))
     snapshot = Snapshot.from_objects([first, second, build.endpoints("shop/db", "n9")])
@@ -162,16 +162,16 @@ def test_nodes_of_endpoints_are_those_that_kube_proxy_sends_to() -> None:
     assert snapshot.endpoint_nodes("shop/web") == set()
 
 
-def test_who_says_nothing_is_ready_and_ends_not() -> None:
-    """As Kubernetes means conditions that are absent; an endpoint on no node is on none."""
+def test_an_endpoint_without_conditions_is_ready() -> None:
+    """Absent conditions have the meaning of Kubernetes. An endpoint without a node counts for no node."""
     nameless = EndpointSlice(metadata=build.metadata("a/s"), endpoints=[Endpoint(node_name="n1"), Endpoint()])
     assert (nameless.ready_nodes, nameless.draining_nodes) == (frozenset({"n1"}), frozenset())
     ends = Endpoint(node_name="n2", conditions=EndpointConditions(ready=False, terminating=True))
     assert not ends.is_draining  # it does not serve any longer
 
 
-def test_slices_are_wanted_of_local_services_without_a_health_port() -> None:
-    """Of those that kavip manages, until they are gone or are so no longer."""
+def test_slices_are_watched_for_local_services_without_a_health_port() -> None:
+    """Only of managed Services, until they are deleted or no longer managed."""
     local: dict[str, Any] = {"external_traffic_policy": "Local", "group": "lb/edge", "external_ips": ["192.0.2.1"]}
     node_port = build.service("a/port", type="NodePort", **local)
     snapshot = Snapshot.from_objects(
@@ -187,8 +187,8 @@ def test_slices_are_wanted_of_local_services_without_a_health_port() -> None:
     assert snapshot.followed == set()
 
 
-def test_the_address_of_the_api_server_is_its_own() -> None:
-    """Wherever its slices are; a node's is the node's first, and a group may have it as its virtual IP."""
+def test_addresses_of_the_api_server_are_reserved() -> None:
+    """In slices of any namespace. An address of a node belongs to the node, and a group may have it as a virtual IP."""
     snapshot = Snapshot.from_objects([build.endpoints("default/kubernetes", addresses=["192.0.2.1", "192.0.2.2"])])
     snapshot.put(build.node("n1", "192.0.2.2"))
     ledger = snapshot.ledger
@@ -199,8 +199,8 @@ def test_the_address_of_the_api_server_is_its_own() -> None:
     assert ledger.owner(parse_address("192.0.2.3")) == ""
 
 
-def test_what_is_derived_of_a_service_is_made_again_only_where_something_else_stands() -> None:
-    """The same Service for the same spec: once; an edit of either, or a Service that is gone: again."""
+def test_a_derived_value_is_computed_again_only_after_a_change() -> None:
+    """A change of the Service or of the spec, and a deletion, count as changes."""
     snapshot = Snapshot.from_objects([build.group(), build.service("shop/web", group="lb/edge")])
     made: list[str] = []
 
@@ -226,8 +226,8 @@ def test_what_is_derived_of_a_service_is_made_again_only_where_something_else_st
     assert (ask(), len(made)) == ("shop/api", 4)
 
 
-def test_the_memory_of_a_group_goes_with_it() -> None:
-    """Each group has its own while it exists, in whatever namespace; nothing is kept for a group that is unknown."""
+def test_the_memory_of_a_group_is_removed_with_it() -> None:
+    """Each existing group has its own, in any namespace. An unknown group has none."""
     snapshot = Snapshot.from_objects(
         [build.group("lb/edge"), build.group("lb/core"), build.group("shop/theirs")], group_namespaces=["lb"]
     )
@@ -258,7 +258,7 @@ EVENTS: tuple[Object, ...] = (
 
 @pytest.mark.parametrize("events", list(permutations(EVENTS, 6))[::7])
 def test_pools_and_ledger_agree_after_each_event_in_any_order(events: tuple[Object, ...]) -> None:
-    """After each object the ledger counts over the parsed pools, and the end is the same whatever the order."""
+    """After each event the ledger counts over the parsed pools, and the result does not depend on the order."""
     snapshot = Snapshot()
     for each in events:
         snapshot.put(each)
@@ -284,7 +284,7 @@ def test_pools_and_ledger_agree_after_each_event_in_any_order(events: tuple[Obje
 
 
 def test_a_list_of_pools_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each pool of a list would otherwise cost as much as all of them."""
+    """The cost of a list does not grow with the square of its length."""
     configured: list[Pools] = []
     monkeypatch.setattr(Ledger, "configure", lambda _, pools: configured.append(pools))
     pools = [build.pool(f"p{number}", f"10.0.{number}.0/24") for number in range(50)]

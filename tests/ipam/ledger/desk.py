@@ -19,31 +19,31 @@ class Desk:
     """A ledger of a leader over *pools*, with a clock that only the test moves."""
 
     def __init__(self, *pools: Any) -> None:
-        """It is :data:`NOW`."""
+        """Start at :data:`NOW`."""
         self.now = NOW
         self.pools = Pools.of(pools or (EDGE,))
         self.ledger = Ledger(self.pools)
         self.ledger.cooldown.lead(NOW)
 
     def see(self, *services: Service) -> None:
-        """They stand like that."""
+        """Observe *subjects* and enter their cool-downs."""
         for each in services:
             self.ledger.observe(each.key, each)
             self.ledger.cooldown.start(self.now)
 
     def delete(self, *keys: str) -> None:
-        """They are gone."""
+        """Delete the Services *keys*."""
         for key in keys:
             self.ledger.observe(key, None)
             self.ledger.cooldown.start(self.now)
 
     def later(self, seconds: float) -> None:
-        """Time passes, or the clock is set."""
+        """Advance the clock by *seconds*, or set it back."""
         self.now += timedelta(seconds=seconds)
         self.ledger.cooldown.expire(self.now)
 
     def configure(self, *pools: Any) -> None:
-        """The pools are these."""
+        """Replace all pools."""
         self.pools = Pools.of(pools)
         self.ledger.configure(self.pools)
 
@@ -57,12 +57,12 @@ class Desk:
         return [str(each) for each in found.addresses] if isinstance(found, Allocation) else []
 
     def resting(self, name: str = "edge") -> list[tuple[str, str]]:
-        """Address and Service of each rest of the pool."""
+        """The address and the Service of each cool-down of the pool."""
         return [(str(rest.address), rest.service) for rest in self.ledger.cooldown.of(name)]
 
 
 def freed(*pools: Any, **more: Any) -> Desk:
-    """A desk at which ``shop/web`` has just let go of the first address."""
+    """A ledger in which ``shop/web`` has just freed the first address."""
     desk = Desk(*pools)
     desk.see(service("shop/web", holds=["192.0.2.128"], **more))
     desk.delete("shop/web")

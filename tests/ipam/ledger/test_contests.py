@@ -1,4 +1,4 @@
-"""Who is looked at again because of an address that not all of its holders can keep."""
+"""Requeues for an address that not all of its holders may keep."""
 
 from typing import Any
 
@@ -16,17 +16,17 @@ SHARE = {names.SHARING_KEY_ANNOTATION: "web"}
 
 
 def old(version: str, **changes: Any) -> Service:
-    """The oldest, which shares with ``b/young``."""
+    """The oldest Service, which shares with ``b/young``."""
     return _made("b/old", "2026-01-01T00:00:01Z", version, annotations=SHARE, port=80, **changes)
 
 
 def middle(version: str, **changes: Any) -> Service:
-    """One that shares with nobody."""
+    """A Service without a sharing key."""
     return _made("a/middle", "2026-01-01T00:00:02Z", version, **changes)
 
 
 def young(version: str, **changes: Any) -> Service:
-    """The youngest, which shares with ``b/old``."""
+    """The youngest Service, which shares with ``b/old``."""
     return _made("b/young", "2026-01-01T00:00:03Z", version, annotations=SHARE, port=443, **changes)
 
 
@@ -35,8 +35,8 @@ def _made(key: str, created: str, version: str, **given: Any) -> Service:
     return msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, resource_version=version))
 
 
-def test_who_shares_with_the_oldest_is_looked_at_when_that_one_goes() -> None:
-    """Without the oldest, the one in the middle is before the one that shared with it: it loses, and hears of it."""
+def test_a_sharer_of_the_oldest_holder_is_requeued_when_the_holder_is_deleted() -> None:
+    """Without the oldest holder, the middle Service is older than the one that shared: the youngest loses."""
     ledger = Ledger(Pools.of([pool("edge", "192.0.2.0/29")]))
     for each in (old("1", holds=[ADDRESS]), middle("2", holds=[ADDRESS]), young("3", holds=[ADDRESS])):
         ledger.observe(each.key, each)
@@ -45,8 +45,8 @@ def test_who_shares_with_the_oldest_is_looked_at_when_that_one_goes() -> None:
     assert ledger.drain_requeues() == ("b/young",)
 
 
-def test_who_shares_with_a_write_that_fails_is_looked_at() -> None:
-    """A write that an edit has overtaken was not done: who was to share its address with it may lose that now."""
+def test_a_sharer_of_a_write_that_was_not_done_is_requeued() -> None:
+    """An edit has overtaken the write, so it was not done, and the Service that was to share may lose the address."""
     ledger = Ledger(Pools.of([pool("edge", "192.0.2.0/29")]))
     for each in (old("1"), young("2")):
         ledger.observe(each.key, each)

@@ -1,4 +1,4 @@
-"""Addresses at rest: when a rest begins, for whom it is none, and how it ends. The time is what the test says."""
+"""Cool-downs: how one begins, which Service it does not affect, and how it ends. The test sets the clock."""
 
 from datetime import timedelta
 
@@ -15,17 +15,17 @@ from tests.ipam.ledger.desk import EDGE, FIRST, Desk, freed
 from tests.support.build import pool, service
 
 
-# --- whose it is ------------------------------------------------------------------------------------------------------
-def test_a_freed_address_rests_for_others() -> None:
-    """Others get the next one; the usage says what rests."""
+# --- which Service gets the address -----------------------------------------------------------------------------------
+def test_a_freed_address_is_in_cool_down_for_other_services() -> None:
+    """Another Service gets the next address. The usage counts the cool-down."""
     desk = freed()
     assert desk.given(service("shop/other")) == ["192.0.2.129"]
     assert desk.ledger.usage("edge")[4] == (4, 0, 3, 1)
     assert desk.resting() == [("192.0.2.128", "shop/web")]
 
 
-def test_who_freed_it_has_it_back_without_asking() -> None:
-    """It is offered before anything else that is free."""
+def test_the_service_that_freed_an_address_gets_it_back() -> None:
+    """The Service gets the freed address before any lower free one, without a request for it."""
     desk = Desk()
     desk.see(service("shop/web", holds=["192.0.2.130"]))
     desk.delete("shop/web")
@@ -33,8 +33,8 @@ def test_who_freed_it_has_it_back_without_asking() -> None:
     assert desk.given(service("shop/other")) == ["192.0.2.128"]
 
 
-def test_of_several_the_last_comes_back() -> None:
-    """A Service that freed two has the one that it had last."""
+def test_of_several_freed_addresses_the_last_comes_back() -> None:
+    """A Service that freed two addresses gets the one that it freed last."""
     desk = Desk()
     desk.see(service("shop/web", holds=["192.0.2.128"]))
     desk.later(1)
@@ -45,8 +45,10 @@ def test_of_several_the_last_comes_back() -> None:
     assert desk.given(service("shop/web")) == ["192.0.2.129"]
 
 
-def test_it_comes_back_from_whatever_pool() -> None:
-    """Although another is tried first; not from one that serves the Service no longer."""
+def test_a_freed_address_comes_back_although_its_pool_is_not_the_first() -> None:
+    """
+    The address comes back although another pool is tried first, but not from a pool that no longer serves the Service.
+    """
     desk, first = freed(EDGE), pool("first", "198.51.100.0/24", priority=1)
     desk.configure(EDGE, first)
     assert desk.given(service("shop/other")) == ["198.51.100.0"]
@@ -55,8 +57,10 @@ def test_it_comes_back_from_whatever_pool() -> None:
     assert desk.given(service("shop/web")) == ["198.51.100.0"]
 
 
-def test_asked_for_by_name_it_waits() -> None:
-    """The message says for whom and until when; who freed it just gets it."""
+def test_a_request_for_an_address_in_cool_down_is_refused() -> None:
+    """
+    The message names the Service that freed the address, and the end of the cool-down. That Service gets the address.
+    """
     desk = freed()
     refusal = desk.decided(service("shop/other", wants="192.0.2.128"))
     assert refusal.reason is Reason.ADDRESS_IN_USE
@@ -67,8 +71,8 @@ def test_asked_for_by_name_it_waits() -> None:
     assert desk.given(service("shop/web", wants="192.0.2.128")) == ["192.0.2.128"]
 
 
-def test_a_full_pool_says_what_rests() -> None:
-    """The numbers of a message add up."""
+def test_the_message_of_a_full_pool_counts_cool_downs() -> None:
+    """The numbers of the message add up."""
     desk = Desk(pool("edge", "192.0.2.128/31", cooldown_seconds=60))
     desk.see(service("shop/web", holds=["192.0.2.128"]), service("shop/api", holds=["192.0.2.129"]))
     desk.delete("shop/web")
@@ -78,15 +82,17 @@ def test_a_full_pool_says_what_rests() -> None:
 
 
 @pytest.mark.parametrize(("owner", "gets"), [("shop/web", ["192.0.2.128"]), ("shop/other", ["192.0.2.129"])])
-def test_a_reservation_beats_a_rest_of_its_own_service_only(owner: str, gets: list[str]) -> None:
-    """An address that is reserved for another rests for him too."""
+def test_a_reservation_does_not_end_the_cool_down_of_another_service(owner: str, gets: list[str]) -> None:
+    """A reserved address that another Service freed is in cool-down for the Service of the reservation too."""
     desk, kept = freed(EDGE), [Reservation(address="192.0.2.128", service=owner)]
     desk.configure(pool("edge", "192.0.2.128/30", cooldown_seconds=60, reservations=kept))
     assert desk.given(service(owner)) == gets
 
 
-def test_a_shared_address_rests_once_the_last_is_gone() -> None:
-    """While one holds it, those of its key may join; then only the last one may have it back."""
+def test_a_shared_address_cools_down_after_its_last_holder() -> None:
+    """
+    While there is a holder, Services with its key may join. Afterwards only the last holder may have the address back.
+    """
     desk = Desk()
     for name, port in (("a", 80), ("b", 443)):
         desk.see(service(f"shop/{name}", holds=["192.0.2.128"], annotations=SHARE, port=port))
@@ -98,13 +104,13 @@ def test_a_shared_address_rests_once_the_last_is_gone() -> None:
     assert desk.given(service("shop/c", annotations=SHARE, port=1)) == ["192.0.2.129"]
 
 
-def test_quota_does_not_count_rests() -> None:
+def test_quota_does_not_count_cool_downs() -> None:
     """A namespace that has freed its only address may have another."""
     desk = freed(pool("edge", "192.0.2.128/30", cooldown_seconds=60, max_per_namespace=1))
     assert desk.given(service("shop/other")) == ["192.0.2.129"]
 
 
-# --- what begins a rest -----------------------------------------------------------------------------------------------
+# --- how a cool-down begins -------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "after",
     [
@@ -115,8 +121,8 @@ def test_quota_does_not_count_rests() -> None:
     ],
     ids=["moved", "no longer managed", "another type", "gone"],
 )
-def test_letting_go_begins_a_rest(after: Service | None) -> None:
-    """Whatever takes the address from its last holder."""
+def test_a_cool_down_begins_when_the_last_holder_loses_the_address(after: Service | None) -> None:
+    """A cool-down begins after a move, a change of type or management, and a deletion."""
     desk = Desk()
     desk.see(service("shop/web", holds=["192.0.2.128"]))
     desk.ledger.observe("shop/web", after)
@@ -124,8 +130,8 @@ def test_letting_go_begins_a_rest(after: Service | None) -> None:
     assert desk.resting() == [("192.0.2.128", "shop/web")]
 
 
-def test_external_ips_rest_like_any_other() -> None:
-    """kavip announced them all the same."""
+def test_external_ips_cool_down_too() -> None:
+    """kavip announced external IPs, so they cool down like addresses in status."""
     desk = Desk()
     desk.see(service("shop/web", type="ClusterIP", external_ips=["192.0.2.128"]))
     desk.delete("shop/web")
@@ -133,7 +139,7 @@ def test_external_ips_rest_like_any_other() -> None:
 
 
 def test_the_loser_of_a_contest_frees_nothing() -> None:
-    """The other one has the address still."""
+    """No cool-down begins while the other Service holds the address."""
     desk = Desk()
     desk.see(*(service(f"shop/{name}", holds=["192.0.2.128"]) for name in "ab"))
     desk.see(service("shop/b", holds=["192.0.2.129"]))
@@ -141,7 +147,7 @@ def test_the_loser_of_a_contest_frees_nothing() -> None:
 
 
 def test_a_write_that_was_not_done_frees_nothing() -> None:
-    """Refused at once, or shown by a copy that follows it without the address."""
+    """No cool-down begins when a write is refused, or when a later version of the Service lacks the address."""
     desk = Desk()
     desk.see(service("shop/a"), service("shop/b"))
     desk.ledger.expect("shop/a", [FIRST], resource_version="1")
@@ -152,8 +158,8 @@ def test_a_write_that_was_not_done_frees_nothing() -> None:
     assert desk.ledger.usage("edge")[4] == (4, 0, 4, 0)
 
 
-def test_a_write_that_fails_leaves_the_rest() -> None:
-    """The address was to go back to who freed it, and did not: for others it rests as long as before."""
+def test_a_failed_write_leaves_the_cool_down() -> None:
+    """A write that gives the address back to its Service fails: the cool-down for other Services stays."""
     desk = freed()
     desk.ledger.expect("shop/web", [FIRST], resource_version="1")
     assert desk.resting() == []
@@ -162,16 +168,18 @@ def test_a_write_that_fails_leaves_the_rest() -> None:
     assert desk.ledger.usage("edge")[4] == (4, 0, 3, 1)
 
 
-def test_a_pool_without_cool_down_has_no_rests() -> None:
+def test_a_pool_without_cool_down_frees_at_once() -> None:
     """The address is free at once."""
     desk = freed(pool("edge", "192.0.2.128/30"))
     assert desk.given(service("shop/other")) == ["192.0.2.128"]
     assert desk.resting() == []
 
 
-# --- how it ends ------------------------------------------------------------------------------------------------------
-def test_a_rest_ends_at_its_time_and_wakes_who_waits() -> None:
-    """Not a moment earlier; the waiters oldest first, and nobody else."""
+# --- how a cool-down ends ---------------------------------------------------------------------------------------------
+def test_the_end_of_a_cool_down_requeues_its_waiters() -> None:
+    """
+    The waiting Services of that pool are requeued at the end and not before, the oldest first, one after the other.
+    """
     desk = Desk(pool("edge", "192.0.2.128/32", cooldown_seconds=60), pool("lab", "198.51.100.0/32"))
     desk.see(service("shop/web", holds=["192.0.2.128"]))
     desk.delete("shop/web")
@@ -190,8 +198,10 @@ def test_a_rest_ends_at_its_time_and_wakes_who_waits() -> None:
     assert desk.ledger.usage("edge")[4] == (1, 0, 1, 0)
 
 
-def test_who_asks_for_an_address_hears_that_it_rests() -> None:
-    """His message named the holder, who is gone; and that he has it back."""
+def test_a_service_that_requests_the_address_is_requeued_when_its_cool_down_begins() -> None:
+    """
+    Its message names the holder, so it is requeued when the holder frees the address, and when the holder gets it back.
+    """
     desk = Desk()
     desk.see(service("shop/web", holds=["192.0.2.128"]), service("shop/other", wants="192.0.2.128"))
     desk.ledger.drain_requeues()
@@ -202,8 +212,8 @@ def test_who_asks_for_an_address_hears_that_it_rests() -> None:
     assert desk.ledger.drain_requeues() == ("shop/other",)
 
 
-def test_the_time_is_a_whole_second_and_not_too_early() -> None:
-    """Status knows no fractions."""
+def test_the_end_of_a_cool_down_is_rounded_up_to_a_second() -> None:
+    """The status has no fractions of seconds."""
     desk = Desk()
     desk.now += timedelta(milliseconds=1)
     desk.see(service("shop/web", holds=["192.0.2.128"]))
@@ -211,8 +221,8 @@ def test_the_time_is_a_whole_second_and_not_too_early() -> None:
     assert [rest.wire.until for rest in desk.ledger.cooldown.of("edge")] == ["2026-03-01T12:01:01Z"]
 
 
-def test_the_oldest_gives_way() -> None:
-    """A pool has 512 rests at most; who gives way is free."""
+def test_beyond_the_limit_the_oldest_cool_down_ends() -> None:
+    """A pool has at most 512 cool-downs. The address of an ended one is free."""
     desk = Desk(pool("edge", "192.0.0.0/20", cooldown_seconds=60))
     addresses = [Address(4, FIRST.value + index) for index in range(MAX_COOLING + 2)]
     for index, address in enumerate(addresses):
@@ -223,8 +233,8 @@ def test_the_oldest_gives_way() -> None:
     assert desk.ledger.usage("edge")[4] == (4096, 0, 4096 - MAX_COOLING, MAX_COOLING)
 
 
-def test_a_cool_down_of_zero_ends_all_and_another_none() -> None:
-    """What rests keeps its time when the cool-down is edited."""
+def test_an_edit_of_the_cool_down_ends_existing_ones_only_if_it_is_zero() -> None:
+    """An existing cool-down keeps its end when the setting is edited to another value than zero."""
     desk = freed()
     desk.configure(pool("edge", "192.0.2.128/30", cooldown_seconds=5))
     desk.later(6)
@@ -234,8 +244,8 @@ def test_a_cool_down_of_zero_ends_all_and_another_none() -> None:
     assert desk.given(service("shop/other")) == ["192.0.2.128"]
 
 
-def test_a_rest_follows_its_address_into_another_pool() -> None:
-    """The pool may be renamed, deleted and made again, or lose its range to another."""
+def test_a_cool_down_follows_its_address_into_another_pool() -> None:
+    """A pool may be renamed, deleted and created again, or lose its range to another pool."""
     desk = freed()
     desk.configure()
     assert desk.resting() == []
@@ -246,8 +256,8 @@ def test_a_rest_follows_its_address_into_another_pool() -> None:
     assert desk.resting("new") == []
 
 
-def test_a_clock_that_is_set_back_makes_no_rest_longer() -> None:
-    """It ends after the cool-down at the latest, whatever day it is."""
+def test_a_clock_that_is_set_back_makes_no_cool_down_longer() -> None:
+    """The remaining time is never longer than the cool-down."""
     desk = freed()
     desk.later(-3600)
     assert [rest.until for rest in desk.ledger.cooldown.of("edge")] == [desk.now + timedelta(seconds=60)]
@@ -256,7 +266,7 @@ def test_a_clock_that_is_set_back_makes_no_rest_longer() -> None:
 
 
 def test_memory_is_bounded() -> None:
-    """Freed and had back again and again, one address has one rest."""
+    """An address that is freed and given back repeatedly has one cool-down."""
     desk = Desk(pool("edge", "192.0.2.128/30", cooldown_seconds=31_536_000))
     for _ in range(500):
         desk.see(service("shop/web", holds=["192.0.2.128"]))

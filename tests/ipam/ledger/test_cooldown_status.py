@@ -1,4 +1,4 @@
-"""What cools down as the status of pools tells it, over restarts and fail-overs; and any history of rests."""
+"""Cool-downs in the status of pools, over restarts and fail-overs; and random histories of cool-downs."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,7 +17,7 @@ from tests.support.build import pool, service
 
 # --- status: restart, fail-over, other replicas -----------------------------------------------------------------------
 def entry(address: str, seconds: float = 30, who: str = "shop/web") -> Cooling:
-    """An entry of ``status.cooling`` that ends in so many *seconds*."""
+    """An entry of ``status.cooling`` that ends in *seconds* seconds."""
     return Cooling(address=address, service=who, until=f"{NOW + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%SZ}")
 
 
@@ -30,8 +30,8 @@ def taught(*entries: Cooling, pools: tuple[Any, ...] = (EDGE,)) -> Desk:
     return desk
 
 
-def test_a_new_leader_goes_on_with_what_status_says() -> None:
-    """What is over is free."""
+def test_a_new_leader_continues_the_cool_downs_in_status() -> None:
+    """An entry whose time is over is ignored."""
     desk = taught(entry("192.0.2.128"), entry("192.0.2.129", 0), entry("192.0.2.130", -5))
     assert [rest.wire for rest in desk.ledger.cooldown.of("edge")] == [entry("192.0.2.128")]
     assert desk.given(service("shop/other")) == ["192.0.2.129"]
@@ -50,21 +50,23 @@ def test_a_new_leader_goes_on_with_what_status_says() -> None:
     ],
     ids=["address", "service", "time", "no zone", "out of range", "outside"],
 )
-def test_garbage_in_status_counts_for_nothing(bad: Cooling) -> None:
+def test_malformed_entries_of_status_are_ignored(bad: Cooling) -> None:
     """The other entries count."""
     desk = taught(bad, entry("192.0.2.128"), pools=(EDGE, pool("lab", "198.51.100.0/24", cooldown_seconds=9)))
     assert desk.resting() == [("192.0.2.128", "shop/web")]
     assert desk.resting("lab") == []
 
 
-def test_an_absurd_time_is_cut() -> None:
-    """Nobody can keep an address for ever."""
+def test_an_end_in_the_far_future_is_limited() -> None:
+    """A writer of status cannot keep an address in cool-down for longer than the setting."""
     far = Cooling(address="192.0.2.128", service="shop/web", until="9999-12-31T23:59:59Z")
     assert [rest.until for rest in taught(far).ledger.cooldown.of("edge")] == [NOW + timedelta(seconds=60)]
 
 
-def test_a_leader_believes_no_copy_of_its_status() -> None:
-    """Neither one from before its write, which lacks a rest, nor one that has what has ended."""
+def test_a_leader_ignores_the_status_of_its_own_pools() -> None:
+    """
+    A leader ignores a copy from before its write, which lacks a cool-down, and one with a cool-down that has ended.
+    """
     desk = freed()
     desk.ledger.cooldown.learn("edge", ())
     assert desk.resting() == [("192.0.2.128", "shop/web")]
@@ -73,8 +75,8 @@ def test_a_leader_believes_no_copy_of_its_status() -> None:
     assert desk.resting() == []
 
 
-def test_who_does_not_lead_believes_nothing_else() -> None:
-    """What it sees being freed is free until status says that it rests, and rests until status says no more."""
+def test_a_stand_by_follows_the_status() -> None:
+    """On a stand-by a freed address cools down only while the status has an entry for it."""
     ledger = Ledger(Pools.of([EDGE]))
     ledger.observe("shop/web", service("shop/web", holds=["192.0.2.128"]))
     ledger.cooldown.learn("edge", [entry("192.0.2.128"), entry("192.0.2.129")])
@@ -87,8 +89,8 @@ def test_who_does_not_lead_believes_nothing_else() -> None:
     assert ledger.usage("edge")[4] == (4, 0, 4, 0)
 
 
-def test_a_fail_over_loses_nothing_that_the_next_leader_saw_being_freed() -> None:
-    """The one before died before it could write; what it has written is not begun anew."""
+def test_a_new_leader_begins_the_cool_downs_of_addresses_that_it_saw_freed() -> None:
+    """The previous leader died before it could write them. The ones that it has written keep their end."""
     ledger = Ledger(Pools.of([EDGE]))
     for index in (128, 129, 130):
         ledger.observe(f"shop/{index}", service(f"shop/{index}", holds=[f"192.0.2.{index}"]))
@@ -103,8 +105,8 @@ def test_a_fail_over_loses_nothing_that_the_next_leader_saw_being_freed() -> Non
     ]
 
 
-def test_after_its_term_a_leader_is_as_any_other() -> None:
-    """It believes status again, and in its next term knows what it did not get written in this one."""
+def test_after_its_term_a_leader_follows_the_status_again() -> None:
+    """In its next term it begins those cool-downs that it could not write in the last one."""
     desk = freed()
     desk.ledger.cooldown.learn("edge", [entry("192.0.2.129")])
     desk.ledger.cooldown.follow()
@@ -114,8 +116,8 @@ def test_after_its_term_a_leader_is_as_any_other() -> None:
     assert desk.resting() == [("192.0.2.129", "shop/web"), ("192.0.2.128", "shop/web")]
 
 
-def test_a_pool_that_is_not_in_force_keeps_what_it_said() -> None:
-    """It may be mended soon; the address is nobody's meanwhile."""
+def test_a_pool_that_is_not_in_force_keeps_its_cool_downs() -> None:
+    """After a correction of the pool, the address is still in cool-down."""
     broken = pool("edge", "192.0.2.128/30", "nonsense", cooldown_seconds=60)
     desk = taught(entry("192.0.2.128"), pools=(broken,))
     assert desk.resting() == [("192.0.2.128", "shop/web")]
@@ -140,10 +142,10 @@ STEPS = st.lists(
 
 
 class Plain:
-    """The same in the plainest words: who holds what, and what was freed by whom until when."""
+    """A simple model: the holder of each address, and each cool-down with its Service and its end."""
 
     def __init__(self) -> None:
-        """Nothing is held; a cool-down of a minute."""
+        """Start without holders, with a cool-down of a minute."""
         self.now, self.cooldown = NOW, 60
         self.held: dict[str, Address] = {}
         self.freed: dict[Address, tuple[datetime, str]] = {}
@@ -159,7 +161,7 @@ class Plain:
             self.freed.clear()
 
     def resting(self) -> dict[Address, tuple[datetime, str]]:
-        """What rests now."""
+        """The cool-downs now."""
         self.freed = {address: rest for address, rest in self.freed.items() if rest[0] > self.now}
         return {address: rest for address, rest in self.freed.items() if address not in self.held.values()}
 
@@ -167,8 +169,8 @@ class Plain:
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(STEPS)
-def test_any_history_rests_what_it_should(steps: list[tuple[Any, ...]]) -> None:
-    """Freed, had back, edited, led anew from status: always what the plainest account says, and the numbers add up."""
+def test_random_histories_have_the_expected_cool_downs(steps: list[tuple[Any, ...]]) -> None:
+    """After any frees, allocations, edits and new terms the cool-downs equal a simple model, and the numbers add up."""
     desk, plain = Desk(), Plain()
     for step in steps:
         match step:

@@ -34,7 +34,7 @@ def test_the_order_of_events_does_not_matter(services: list[Service]) -> None:
 
 
 def test_observing_again_changes_nothing() -> None:
-    """A repeated event is none; the deletion of what is unknown is none."""
+    """A repeated event and the deletion of an unknown object change nothing."""
     holder = service("a/web", holds=["192.0.2.1"], external_ips=["192.0.2.1", "192.0.2.2"])
     ledger = ledger_of(holder, holder)
     ledger.observe("a/gone", None)
@@ -45,14 +45,14 @@ def test_observing_again_changes_nothing() -> None:
 
 
 def test_a_service_of_another_type_holds_no_ingress_address() -> None:
-    """What stands in the status of a ClusterIP Service is nobody's, its externalIPs are its own."""
+    """An address in the status of a ClusterIP Service has no holder. Its externalIPs do."""
     ledger = ledger_of(service("a/web", type="ClusterIP", holds=["192.0.2.1"], external_ips=["192.0.2.2"]))
     assert ledger.claims.holders(ip("192.0.2.1")) == ()
     assert [terms.key for terms in ledger.claims.claimants(ip("192.0.2.2"))] == ["a/web"]
 
 
 def test_a_stale_copy_gets_neither_the_freed_nor_a_second_address() -> None:
-    """A is deleted, B is looked at again from a copy without status: B keeps what was written for it."""
+    """A is deleted, and B is planned again from a copy without status: B keeps the address that was written for it."""
     pools = Pools.of([EDGE])
     first, second = at(10, service("a/first")), at(11, service("a/second"))
     ledger = ledger_of(first, second, pools=pools)
@@ -69,7 +69,7 @@ def test_a_stale_copy_gets_neither_the_freed_nor_a_second_address() -> None:
 
 
 def test_a_refused_second_write_does_not_forget_the_first() -> None:
-    """A write that meets the 409 of its own forerunner leaves the forerunner's address taken."""
+    """A second write gets a 409 because of the first. The address of the first write stays in use."""
     ledger = ledger_of(at(10, service("a/web")))
     ledger.expect("a/web", [ip("192.0.2.0")], resource_version="10")
     ledger.expect("a/web", [ip("192.0.2.3")], resource_version="10")
@@ -80,7 +80,7 @@ def test_a_refused_second_write_does_not_forget_the_first() -> None:
 
 @pytest.mark.parametrize(("seen", "held"), [(9, "192.0.2.0"), (10, "192.0.2.0"), (11, "192.0.2.5")])
 def test_an_expectation_ends_with_anything_newer(seen: int, held: str) -> None:
-    """What the write was conditional on, or older, is stale; what is newer is the truth, whatever it says."""
+    """A copy of the version before the write, or an older one, is stale. Any newer copy ends the expectation."""
     ledger = ledger_of(at(10, service("a/web")))
     ledger.expect("a/web", [ip("192.0.2.0")], resource_version="10")
     ledger.observe("a/web", at(seen, service("a/web", holds=["192.0.2.5"])))
@@ -89,7 +89,7 @@ def test_an_expectation_ends_with_anything_newer(seen: int, held: str) -> None:
 
 
 def test_a_new_term_expects_nothing() -> None:
-    """What an earlier one was about to write is free, does not rest, and leaves nothing behind; what stands stays."""
+    """Addresses of open writes of an earlier term are free, without a cool-down. Addresses in a status stay."""
     holder = at(5, service("a/holds", holds=["192.0.2.1"]))
     ledger = ledger_of(holder, at(5, service("a/waits")))
     ledger.expect("a/holds", [ip("192.0.2.2")], resource_version="5")
@@ -103,7 +103,7 @@ def test_a_new_term_expects_nothing() -> None:
 
 
 def test_without_a_version_only_an_equal_status_ends_an_expectation() -> None:
-    """A write that is not conditional is remembered until it is seen."""
+    """A write without a resourceVersion is expected until it is seen."""
     ledger = ledger_of(service("a/web"))
     ledger.expect("a/web", [ip("192.0.2.0")])
     ledger.observe("a/web", at(99, service("a/web")))
@@ -112,7 +112,7 @@ def test_without_a_version_only_an_equal_status_ends_an_expectation() -> None:
     assert not ledger.is_expecting("a/web")
 
 
-def test_while_a_move_is_under_way_both_addresses_are_taken() -> None:
+def test_during_a_move_both_addresses_are_in_use() -> None:
     """The old address is free only when the write is seen."""
     ledger = ledger_of(at(10, service("a/web", holds=["192.0.2.0"])))
     ledger.expect("a/web", [ip("192.0.2.1")], resource_version="10")
@@ -121,8 +121,8 @@ def test_while_a_move_is_under_way_both_addresses_are_taken() -> None:
     assert ledger.usage("edge")[4].available == 7
 
 
-def test_a_deleted_and_recreated_service_starts_anew() -> None:
-    """What was expected of the first Service of that name is not expected of the second."""
+def test_a_recreated_service_has_no_expectation() -> None:
+    """An expectation of the first Service of a name does not apply to the second."""
     ledger = ledger_of(at(10, service("a/web")))
     ledger.expect("a/web", [ip("192.0.2.0")], resource_version="10")
     ledger.observe("a/web", None)
@@ -132,7 +132,7 @@ def test_a_deleted_and_recreated_service_starts_anew() -> None:
 
 
 def test_nodes_and_groups_keep_their_own_addresses() -> None:
-    """A reserved address is handed out to nobody until its owner lets go of it."""
+    """A reserved address is given to no Service until its node or group no longer has it."""
     ledger = ledger_of()
     ledger.reserve("Node n1", [ip("192.0.2.0"), ip("192.0.2.1")])
     ledger.reserve("KeepalivedGroup lb/edge", [ip("192.0.2.0")])
@@ -144,8 +144,8 @@ def test_nodes_and_groups_keep_their_own_addresses() -> None:
     assert ledger.usage("edge")[4] == (8, 0, 8, 0)
 
 
-def test_configure_counts_anew() -> None:
-    """After an edit of the pools everybody still holds what he held, and the counts are those of the new pools."""
+def test_configure_counts_again() -> None:
+    """After an edit of the pools every holder keeps its addresses, and the counts are those of the new pools."""
     ledger = ledger_of(service("a/web", holds=["192.0.2.1"]), service("a/api", holds=["192.0.2.6"]))
     ledger.reserve("Node n1", [ip("192.0.2.2")])
     ledger.configure(Pools.of([pool("edge", "192.0.2.0/30")]))
@@ -154,8 +154,8 @@ def test_configure_counts_anew() -> None:
     assert ledger.usage("edge") == {4: (4, 0, 3, 0)}
 
 
-def test_wishes_are_known_until_they_are_granted() -> None:
-    """Who asks for an address by name is known, oldest first, and no longer once it holds it."""
+def test_requests_are_known_until_they_are_served() -> None:
+    """The Services that request an address are known, oldest first, until they hold it."""
     young, old = (service(f"a/{year}", wants="192.0.2.1", created=year) for year in ("2026", "2020"))
     ledger = ledger_of(young, old)
     assert [terms.key for terms in ledger.requesting(ip("192.0.2.1"))] == ["a/2020", "a/2026"]
@@ -164,7 +164,7 @@ def test_wishes_are_known_until_they_are_granted() -> None:
 
 
 def test_a_service_in_deletion_holds_until_it_is_gone() -> None:
-    """A finalizer keeps the address; messages say so."""
+    """A finalizer keeps the address in use, and messages report it."""
     meta = metadata("a/web", deletion_timestamp="2026-01-02T00:00:00Z")
     leaving = msgspec.structs.replace(service("a/web", holds=["192.0.2.1"]), metadata=meta)
     ledger = ledger_of(leaving)
@@ -173,7 +173,7 @@ def test_a_service_in_deletion_holds_until_it_is_gone() -> None:
 
 
 def test_memory_returns_to_where_it_was() -> None:
-    """When everybody is gone, and who was to be told is told, no index keeps anything."""
+    """After the deletion of all Services and all requeues no index has entries."""
     ledger = ledger_of()
     for index in range(50):
         key = f"n{index % 3}/s{index}"

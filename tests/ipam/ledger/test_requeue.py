@@ -1,4 +1,4 @@
-"""Who is looked at again when something changes in the ledger: exactly those whom it may help."""
+"""Requeues after a change in the ledger: exactly the Services that the change may help."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ from tests.ipam.book import DUAL, SHARE, ip, wait
 from tests.support.build import pool, service
 
 
-def test_a_freed_address_wakes_exactly_those_that_can_use_it() -> None:
-    """Oldest first, one after the other; not those of another family, pool or wish, nor those beyond their quota."""
+def test_a_freed_address_requeues_exactly_those_that_can_use_it() -> None:
+    """Oldest first, one by one, except Services with another family, pool or request, or beyond their quota."""
     pools = Pools.of(
         [
             pool("four", "192.0.2.0/31", max_per_namespace=2),
@@ -48,8 +48,8 @@ def test_a_freed_address_wakes_exactly_those_that_can_use_it() -> None:
     assert set(ledger.waiters.by_age()) == set(waiters)
 
 
-def test_a_free_address_calls_one_waiter_after_the_other() -> None:
-    """Whoever leaves it, is gone or goes elsewhere makes way for the next; whoever takes the last one does not."""
+def test_a_free_address_requeues_one_waiter_after_the_other() -> None:
+    """The next one is requeued if a Service does not take the address, until no address is left."""
     pools = Pools.of([pool("edge", "192.0.2.0/31")])
     ledger = Ledger(pools)
     holders = [service(f"a/h{index}", holds=[f"192.0.2.{index}"]) for index in range(2)]
@@ -67,14 +67,14 @@ def test_a_free_address_calls_one_waiter_after_the_other() -> None:
     ledger.waiters.drop("a/w2")
     assert ledger.drain_requeues() == ("a/w3",)
     ledger.expect("a/w3", [ip("192.0.2.0")])
-    assert ledger.drain_requeues() == ("a/w0",)  # who left it before may want it now that something has changed
+    assert ledger.drain_requeues() == ("a/w0",)  # it did not use the address before, but may now
     ledger.expect("a/w0", [ip("192.0.2.1")])
     assert ledger.drain_requeues() == ()
     assert ledger.waiters.by_age() == ("a/w4", "a/w5")
 
 
-def test_waiters_of_one_kind_are_looked_at_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a freed address costs does not grow with those that wait for it."""
+def test_equal_waiters_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The work for a freed address does not grow with the number of waiting Services."""
     pools = Pools.of([pool("edge", "192.0.2.0/31")])
     asked: list[str] = []
     can_serve = Offers.can_serve
@@ -95,8 +95,8 @@ def test_waiters_of_one_kind_are_looked_at_as_one(monkeypatch: pytest.MonkeyPatc
     assert asked == ["a/w000", "a/w002", "b/w001"]
 
 
-def test_who_asks_for_an_address_by_name_hears_that_it_changes_hands() -> None:
-    """What they are told names the holder: all of them are looked at again, the oldest first."""
+def test_services_that_request_an_address_are_requeued_when_its_holder_changes() -> None:
+    """Their messages name the holder, so all of them are requeued, the oldest first."""
     pools = Pools.of([pool("edge", "192.0.2.0/31")])
     ledger = Ledger(pools)
     ledger.observe("a/h", service("a/h", holds=["192.0.2.1"]))
@@ -110,8 +110,8 @@ def test_who_asks_for_an_address_by_name_hears_that_it_changes_hands() -> None:
     assert ledger.drain_requeues() == ("a/w2020", "a/w2025")
 
 
-def test_freed_quota_wakes_those_whom_it_kept_waiting() -> None:
-    """A namespace at its limit waits for its own addresses, not for those of others."""
+def test_freed_quota_requeues_the_services_of_its_namespace() -> None:
+    """A Service in a namespace at its limit waits for addresses of that namespace, not of others."""
     pools = Pools.of([pool("edge", "192.0.2.0/29", "2001:db8::/125", max_per_namespace=1)])
     ledger = Ledger(pools)
     ledger.observe("a/h", service("a/h", holds=["2001:db8::1"], families=("IPv6",)))
@@ -123,8 +123,8 @@ def test_freed_quota_wakes_those_whom_it_kept_waiting() -> None:
     assert ledger.drain_requeues() == ("a/web",)
 
 
-def test_quota_that_is_left_for_one_family_alone_wakes() -> None:
-    """PreferDualStack, at the limit: a free IPv4 address would be one more, and the IPv6 one that it may share not."""
+def test_quota_for_one_family_requeues() -> None:
+    """At the limit, a PreferDualStack Service cannot take a free IPv4 address, but it can share an IPv6 address."""
     pools = Pools.of([pool("edge", "192.0.2.0/31", "2001:db8::/127", max_per_namespace=1)])
     ledger = Ledger(pools)
     fellow = service("a/h", holds=["2001:db8::"], families=("IPv6",), annotations=SHARE, port=80)
@@ -135,8 +135,8 @@ def test_quota_that_is_left_for_one_family_alone_wakes() -> None:
     assert ledger.drain_requeues() == ("a/web",)
 
 
-def test_a_port_that_becomes_free_wakes_the_sharer() -> None:
-    """An address that nobody frees can still become shareable."""
+def test_a_freed_port_requeues_the_sharer() -> None:
+    """An address can become shareable although it is not freed."""
     pools = Pools.of([pool("edge", "192.0.2.1")])
     ledger = Ledger(pools)
     ledger.observe("a/h", service("a/h", holds=["192.0.2.1"], annotations=SHARE, port=80))
@@ -145,8 +145,8 @@ def test_a_port_that_becomes_free_wakes_the_sharer() -> None:
     assert ledger.drain_requeues() == ("a/web",)
 
 
-def test_a_reservation_wakes_its_own_service() -> None:
-    """A reserved address whose interim holder goes helps the Service that it is reserved for, and nobody else."""
+def test_a_reservation_requeues_its_own_service() -> None:
+    """When the holder of a reserved address is deleted, only the Service of the reservation is requeued."""
     reservation = Reservation(address="192.0.2.1", service="a/web")
     pools = Pools.of([pool("edge", "192.0.2.1", reservations=[reservation])])
     ledger = Ledger(pools)
@@ -157,7 +157,7 @@ def test_a_reservation_wakes_its_own_service() -> None:
 
 
 def test_prefer_dual_stack_waits_for_its_second_family() -> None:
-    """The missing address comes from the pool of the first, and its return wakes the Service."""
+    """The missing address must come from the pool of the first. The Service is requeued when it is freed."""
     pools = Pools.of([pool("edge", "192.0.2.0/31", "2001:db8::1")])
     ledger = Ledger(pools)
     ledger.observe("a/h", service("a/h", holds=["2001:db8::1"], families=("IPv6",)))
@@ -167,7 +167,7 @@ def test_prefer_dual_stack_waits_for_its_second_family() -> None:
     assert ledger.drain_requeues() == ("a/web",)
 
 
-def test_who_is_served_or_gone_waits_no_longer() -> None:
+def test_a_service_that_is_served_or_deleted_no_longer_waits() -> None:
     """An expectation, a deletion and a change of type end the waiting."""
     pools = Pools.of([pool("edge", "192.0.2.1")])
     ledger = Ledger(pools)

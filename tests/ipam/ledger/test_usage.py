@@ -1,4 +1,4 @@
-"""What the pools have: which of them have room, found without a look at those that are full."""
+"""Usage of the pools: those with free addresses are found without a check of the full ones."""
 
 from random import Random
 
@@ -21,8 +21,8 @@ TEAM = LabelSelector(match_labels={"team": "a"})
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_pools_with_room_are_those_that_have_a_free_address(seed: int) -> None:
-    """Whatever is taken, kept, put to rest and freed in whatever order; in the order in which pools are tried."""
+def test_the_pools_with_free_addresses_are_found_in_order(seed: int) -> None:
+    """After any sequence of changes, they are listed in the order in which pools are tried."""
     random = Random(seed)
     pools = Pools.of(
         pool(
@@ -56,8 +56,8 @@ def test_the_pools_with_room_are_those_that_have_a_free_address(seed: int) -> No
         assert list(usage.pools_with_free(pools.audiences.of(request, {}), family)) == free
 
 
-def test_a_decision_does_not_ask_the_pools_that_are_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The only one that has room may come last of many."""
+def test_a_decision_does_not_check_full_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The only pool with a free address may be the last of many."""
     pools = Pools.of(pool(f"p{number:03}", f"10.0.{number}.0/32") for number in range(200))
     ledger = Ledger(pools)
     first = parse_range("10.0.0.0/32").first
@@ -77,7 +77,7 @@ def test_a_decision_does_not_ask_the_pools_that_are_full(monkeypatch: pytest.Mon
     assert asked == ["p199"]
 
 
-def test_a_full_pool_is_asked_for_what_it_keeps_for_the_service() -> None:
+def test_a_full_pool_gives_a_reserved_address() -> None:
     """A reservation counts before the free addresses of a pool that is tried later."""
     kept = [Reservation(address="192.0.2.1", service="a/web")]
     pools = Pools.of([pool("full", "192.0.2.0/31", reservations=kept), pool("wide", "198.51.100.0/24", priority=200)])

@@ -1,4 +1,4 @@
-"""Whoever could be served after a change is called for it, whatever it asks for and has."""
+"""After a change, every waiting Service that can now be served is requeued."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def pools(draw: st.DrawFn) -> Pools:
 
 @st.composite
 def subjects(draw: st.DrawFn) -> Service:
-    """A Service that asks for anything, and has something already, or nothing."""
+    """A Service with random requests, with or without addresses."""
     stack = draw(st.sampled_from(STACKS))
     notes = draw(st.sampled_from(({}, {}, SHARE, {names.REASSIGN_ANNOTATION: "true"})))
     holds = [each for each in (draw(st.sampled_from(("", *FOUR))), draw(st.sampled_from(("", "", "", *SIX)))) if each]
@@ -47,7 +47,7 @@ def subjects(draw: st.DrawFn) -> Service:
 
 @st.composite
 def holders(draw: st.DrawFn) -> list[Service]:
-    """Others, who have what there is."""
+    """Other Services, which hold addresses."""
     return [
         service(
             f"{draw(st.sampled_from('ab'))}/h{place}",
@@ -61,7 +61,7 @@ def holders(draw: st.DrawFn) -> list[Service]:
 
 
 def held(subject: Service, ledger: Ledger, over: Pools) -> set[Any]:
-    """What *subject* has after it was looked at; it waits for the rest."""
+    """Plan *subject*; its addresses afterwards. It waits for missing ones."""
     outcome = settle(subject, over, ledger)
     request, _ = read_request(subject)
     addresses = () if isinstance(outcome, Refusal) else outcome.addresses
@@ -74,8 +74,10 @@ def held(subject: Service, ledger: Ledger, over: Pools) -> set[Any]:
 @pytest.mark.slow
 @settings(max_examples=500, deadline=None, derandomize=True)
 @given(st.data())
-def test_whoever_could_be_served_is_called(data: st.DataObject) -> None:
-    """An address is freed, or a port of one that can be shared; a look at the Service that was not called is no use."""
+def test_every_service_that_can_be_served_is_requeued(data: st.DataObject) -> None:
+    """
+    An address or a port of a shared address is freed. A plan of a Service that was not requeued would change nothing.
+    """
     over = data.draw(pools())
     ledger, subject = Ledger(over), data.draw(subjects())
     others = data.draw(holders())

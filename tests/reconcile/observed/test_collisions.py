@@ -1,4 +1,4 @@
-"""VRIDs that somebody else uses: what keepalived's counters say over time, and how the group tells it."""
+"""VRIDs that another router uses: the counters of keepalived over time, and the condition of the group."""
 
 import pytest
 
@@ -16,7 +16,7 @@ FOUND = Collision(WEB, 7, "eth0", "other addresses")
 
 
 def counted(*counts: int, step: float = 1.0) -> tuple[Tally, float]:
-    """What is known after answers that came every *step* seconds, and when the last one came."""
+    """The collisions after answers every *step* seconds, and the time of the last one."""
     tally, at = Tally(), 0.0
     for number, count in enumerate(counts):
         at = number * step
@@ -37,14 +37,14 @@ def counted(*counts: int, step: float = 1.0) -> tuple[Tally, float]:
         pytest.param([0, 5, 10, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], 1.0, True, id="the daemon began anew"),
     ],
 )
-def test_a_counter_that_goes_on_growing_is_a_collision(counts: list[int], step: float, *, found: bool) -> None:
-    """Not its value, and not one growth, betrays a stranger."""
+def test_a_counter_that_keeps_growing_is_a_collision(counts: list[int], step: float, *, found: bool) -> None:
+    """Neither the value of a counter nor a single growth proves another router."""
     tally, at = counted(*counts, step=step)
     assert active(tally, at=at) == ((FOUND,) if found else ())
 
 
-def test_a_collision_is_over_when_nothing_grows_any_more() -> None:
-    """It fades even if the node's answer never changes again, and takes ten seconds to be one again."""
+def test_a_collision_ends_when_no_counter_grows() -> None:
+    """It ends even if the node's answer never changes again, and needs ten seconds of growth to begin again."""
     tally, at = counted(*range(0, 30, 2))
     state = noted(NodeState(), tally, at=at)
     assert state is not None and state.collisions == (FOUND,)
@@ -54,14 +54,14 @@ def test_a_collision_is_over_when_nothing_grows_any_more() -> None:
     assert active(follow(tally, {TRACE: 99}, at=at + FADE + 2), at=at + FADE + 2) == ()
 
 
-def test_a_daemon_that_restarts_has_not_grown() -> None:
-    """A smaller counter is where counting begins, not growth below nought."""
+def test_a_restart_of_the_daemon_is_no_growth() -> None:
+    """A smaller counter is a new start of counting."""
     tally, at = counted(100, 3, 3, 3)
     assert active(tally, at=at) == () and not tally.streaks
 
 
 def test_counters_are_read_from_an_answer() -> None:
-    """By instance, VRID and interface; an older agent tells none."""
+    """They have instance, VRID and interface. An older agent reports none."""
     body = b'{"group": "lb/edge", "instances": [{"name": "shop/web", "routerID": 7, "interface": "eth0", "errors": '
     told = counts_of(decode_state(body + b'{"addressList": 4, "authentication": 2}}]}'))
     assert told == {TRACE: 4, TRACE._replace(sign=Sign.PASSWORD): 2, TRACE._replace(sign=Sign.INTERVAL): 0}
@@ -69,7 +69,7 @@ def test_counters_are_read_from_an_answer() -> None:
 
 
 def test_the_group_names_vrid_interface_and_node() -> None:
-    """Ready stays true: the VIPs answer. When it is over, the condition says nothing of it."""
+    """Ready stays True, because the VIPs answer. After the end the condition no longer has the collision."""
     world = with_pods(settled(build.group(), serving(WEB, "192.0.2.130")), pod("p1", "n1"), pod("p2", "n2"))
     world.agents = agent_states(n1=NodeState(), n2=NodeState(collisions=(FOUND, Collision("shop/x", 9, "eth0", "y"))))
     world.settle(Key(KeyKind.GROUP, GROUP))

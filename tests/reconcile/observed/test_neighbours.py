@@ -1,4 +1,4 @@
-"""What nodes of another group run still: no address of theirs is taken, and no VRID."""
+"""Addresses and VRIDs that nodes of another group still run: this group does not take them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,23 +29,23 @@ def group(key: str, **spec: Any) -> KeepalivedGroup:
 
 
 def give(world: World, key: str, group: str, *vips: str) -> None:
-    """Let a Service have these VIPs, and no others."""
+    """Replace the VIPs of a Service."""
     world.snapshot.put(build.service(key, group=group, type="ClusterIP", external_ips=list(vips)))
 
 
 def settle(world: World, *keys: str) -> None:
-    """Work on groups until nothing is left to be written."""
+    """Plan groups until nothing is left to write."""
     world.settle(*(Key(KeyKind.GROUP, key) for key in keys))
 
 
 def ids(world: World, key: str) -> Mapping[str, int]:
-    """The VRIDs that a group says that it has."""
+    """The VRIDs in the status of a group."""
     return world.snapshot.groups[key].status.router_ids or {}
 
 
 @pytest.fixture
 def world() -> World:
-    """Two groups with a Service each; of the first one a node does not answer, so it cannot switch."""
+    """Two groups with one Service each. A node of the first group does not answer, so the group cannot switch."""
     made = World(cluster(group(ONE), group(OTHER), nodes=2))
     give(made, "shop/web", ONE, MOVED, KEPT)
     give(made, "shop/mail", OTHER, OWN)
@@ -57,8 +57,8 @@ def world() -> World:
     return made
 
 
-def test_what_runs_here_already_is_not_withheld(world: World) -> None:
-    """In whichever instance it runs, and for as long as it does."""
+def test_an_address_that_this_group_runs_is_not_withheld(world: World) -> None:
+    """This holds for any instance, until the group no longer runs the address."""
     text = world.text(ONE)
     run, moved = running_instances(text)["shop/web"], parse_address(MOVED)
     member = Member(key="shop/new", addresses=(moved,))
@@ -69,8 +69,8 @@ def test_what_runs_here_already_is_not_withheld(world: World) -> None:
         assert (list(waiting), [each.addresses for each in kept]) == (told, [() if told else (moved,)])
 
 
-def test_an_anchor_that_is_still_held_comes_when_it_is_given_up(world: World) -> None:
-    """It would be on a node of each group; its new Service says whose it is, and is looked at again."""
+def test_an_address_of_another_group_is_taken_when_that_group_gives_it_up(world: World) -> None:
+    """Before that, a node of each group would have it. The new Service names the other group, and is requeued."""
     give(world, "shop/web", ONE, KEPT)
     settle(world, ONE)
     assert f" {MOVED}/" in world.text(ONE)
@@ -92,8 +92,8 @@ def test_an_anchor_that_is_still_held_comes_when_it_is_given_up(world: World) ->
     assert f" {MOVED}/" in world.text(OTHER)
 
 
-def test_an_address_that_runs_in_both_stays(world: World) -> None:
-    """Nothing that runs is taken away because it runs elsewhere as well."""
+def test_an_address_that_both_groups_run_stays(world: World) -> None:
+    """No group removes a running address because another group runs it too."""
     give(world, "shop/new", OTHER, "192.0.2.151")
     settle(world, OTHER)
     found = world.objects.configmaps[ONE]
@@ -104,7 +104,7 @@ def test_an_address_that_runs_in_both_stays(world: World) -> None:
 
 
 def test_a_group_without_pods_holds_nothing(world: World) -> None:
-    """What is written of it runs nowhere."""
+    """Its published text runs on no node."""
     give(world, "shop/web", ONE, KEPT)
     settle(world, ONE)
     del world.objects.pods[ONE]
@@ -113,8 +113,8 @@ def test_a_group_without_pods_holds_nothing(world: World) -> None:
     assert f" {MOVED}/" in world.text(OTHER)
 
 
-def test_a_vrid_that_is_still_run_is_given_to_nobody(world: World) -> None:
-    """Also where what was reserved is forgotten, as by a controller that is new."""
+def test_a_vrid_that_another_group_runs_is_not_assigned(world: World) -> None:
+    """This holds in a new controller too, which knows no reservations."""
     before = ids(world, ONE)["shop/web"]
     edited = group(ONE, blacklist_router_ids=[before])
     world.snapshot.put(msgspec.structs.replace(world.snapshot.groups[ONE], spec=edited.spec))

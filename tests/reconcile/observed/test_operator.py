@@ -1,4 +1,4 @@
-"""Whether keepalived-operator still runs, told by its Deployment and by its Lease."""
+"""Whether keepalived-operator still runs, by its Deployment and its Lease."""
 
 import pytest
 
@@ -30,20 +30,20 @@ def deployment(replicas: int, *, left: int = 0) -> Deployment:
 
 
 def seen(*objects: tuple[float, Lease | Deployment]) -> OperatorWatch:
-    """What is known after *objects* came at their times."""
+    """The observed state after *objects* arrived at their times."""
     watch = OperatorWatch()
     for at, obj in objects:
         watch.store(None, obj, at=at)
     return watch
 
 
-def test_without_lease_and_deployment_nothing_is_in_the_way() -> None:
-    """A cluster that never had the operator."""
+def test_without_lease_and_deployment_the_operator_does_not_run() -> None:
+    """The cluster never had the operator."""
     assert OperatorWatch().blocked(0.0) is None
 
 
-def test_a_lease_is_watched_for_its_duration_before_anything_is_said() -> None:
-    """One that its holder left behind is not renewed; until that is known kavip neither writes nor accuses."""
+def test_the_state_is_unknown_for_the_duration_of_the_lease() -> None:
+    """A Lease of a former holder is not renewed. Until this is known, kavip neither writes nor reports the operator."""
     watch = seen((100.0, lease("t1")))
     assert watch.blocked(100.0) == WritesBlocked(())
     assert watch.blocked(115.0) == WritesBlocked(())
@@ -51,7 +51,7 @@ def test_a_lease_is_watched_for_its_duration_before_anything_is_said() -> None:
 
 
 def test_a_lease_that_is_renewed_is_held() -> None:
-    """Each renewal counts from when it was seen, whatever time stands in it."""
+    """The time of arrival of a renewal counts, not the time in it."""
     watch = seen((100.0, lease("2031-01-01T00:00:00Z")), (110.0, lease("1999-01-01T00:00:00Z")))
     blocked = watch.blocked(125.0)
     assert blocked is not None
@@ -60,28 +60,28 @@ def test_a_lease_that_is_renewed_is_held() -> None:
 
 
 def test_a_write_that_is_no_renewal_does_not_count() -> None:
-    """A label on the Lease keeps nobody alive."""
+    """A label on the Lease does not renew it."""
     watch = seen((100.0, lease("t1")), (114.0, lease("t1")))
     assert watch.blocked(115.1) is None
 
 
 @pytest.mark.parametrize(("seconds", "lasts"), [(None, DURATION), (4, 4)])
-def test_a_lease_lasts_as_long_as_it_says(seconds: int | None, lasts: int) -> None:
-    """And for a default where it does not say."""
+def test_the_duration_in_the_lease_counts(seconds: int | None, lasts: int) -> None:
+    """Without a duration the default counts."""
     watch = seen((0.0, lease("t1", seconds=seconds)))
     assert (watch.blocked(lasts), watch.blocked(lasts + 0.1)) == (WritesBlocked(()), None)
 
 
-def test_a_lease_that_was_given_up_is_nobodys() -> None:
-    """An empty holder, or no Lease any more."""
+def test_a_released_lease_has_no_holder() -> None:
+    """An empty holder and a deleted Lease count as released."""
     assert seen((0.0, lease("t1", holder=""))).blocked(0.0) is None
     watch = seen((0.0, lease("t1")))
     watch.store(lease("t1"), None, at=1.0)
     assert watch.blocked(1.0) is None
 
 
-def test_what_could_not_be_watched_is_no_silence() -> None:
-    """While the watch is broken a Lease that was held stays so; one that had run out does not come back."""
+def test_a_broken_watch_does_not_expire_a_lease() -> None:
+    """While the watch is broken a held Lease stays held, and an expired one stays expired."""
     watch = seen((0.0, lease("t1")), (2.0, lease("t2")))
     for at in (10.0, 20.0, 30.0):
         watch.restart_leases(at=at)
@@ -93,20 +93,20 @@ def test_what_could_not_be_watched_is_no_silence() -> None:
 
 @pytest.mark.parametrize(("replicas", "left", "runs"), [(1, 1, True), (1, 0, True), (0, 1, True), (0, 0, False)])
 def test_a_deployment_runs_while_it_has_or_wants_pods(replicas: int, left: int, runs: bool) -> None:
-    """Scaled to zero it runs until its last pod is gone."""
+    """A Deployment with zero replicas runs until its last pod is gone."""
     blocked = seen((0.0, deployment(replicas, left=left))).blocked(0.0)
     assert blocked == (WritesBlocked(("Deployment old/keepalived-operator",)) if runs else None)
 
 
 def test_a_deployment_that_is_deleted_is_gone() -> None:
-    """Nothing is in the way any more."""
+    """After the deletion kavip may begin."""
     watch = seen((0.0, deployment(1)))
     watch.store(deployment(1), None, at=1.0)
     assert watch.blocked(1.0) is None
 
 
-def test_groups_say_who_is_in_the_way() -> None:
-    """One write per group, with the object and the next step; the other conditions stay the operator's."""
+def test_groups_name_the_operator_object() -> None:
+    """One write per group, with the object and the next step. The other conditions stay as the operator wrote them."""
     world = World(cluster(build.group(), build.service("shop/web", group=GROUP), build.pool()))
     blocked = WritesBlocked(("Deployment old/keepalived-operator",))
     plan = plan_while_operator_runs(world.snapshot, GROUP, blocked, now=NOW)

@@ -1,4 +1,4 @@
-"""What tests of a Service's plan share: the Service, and what its plan writes."""
+"""Helpers for tests of a Service's plan: the Service, and the writes of its plan."""
 
 from typing import Any
 

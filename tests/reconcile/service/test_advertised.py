@@ -1,4 +1,4 @@
-"""Advertised: who holds the VIPs, when that is told, and when it waits."""
+"""Advertised: which nodes hold the VIPs, when that is written, and when the write waits."""
 
 from dataclasses import replace
 from typing import Any
@@ -48,13 +48,13 @@ def told(sight: InstanceState, *vips: str) -> NodeState:
 
 
 def say(world: World, *, heard: dict[str, Contact] | None = None, **states: NodeState) -> None:
-    """Let the agents answer, at moments that are all the same unless *heard* says when, and work everything off."""
+    """Set the answers of the agents, all of one moment without *heard*, and plan until nothing is left to write."""
     world.agents = AgentStates({GROUP: states}, contacts={GROUP: heard} if heard else {})
     work(world)
 
 
 def work(world: World) -> None:
-    """What the group's plan finds wrong is put right."""
+    """Plan the group until nothing is left to write."""
     for _ in range(3):
         plan = world.group()
         for key in (*plan.also, *plan.also_low_priority):
@@ -62,7 +62,7 @@ def work(world: World) -> None:
 
 
 def served(*services: Object, nodes: int = 2, **group: Any) -> World:
-    """A world in which the Service has its address and its VRID, and nobody has answered."""
+    """A world in which the Service has its address and its VRID, and no agent has answered."""
     objects = services or (web(),)
     world = World(cluster(*objects, build.group(**group), build.pool(), nodes=nodes))
     world.settle(SERVICE, EDGE)
@@ -77,8 +77,8 @@ def condition(world: World, key: str = WEB) -> tuple[str, str, str] | None:
     return None
 
 
-def test_it_appears_with_the_first_master() -> None:
-    """The first write has address and Programmed alone; nodes that run the VIP without a master yet change nothing."""
+def test_the_condition_appears_with_the_first_master() -> None:
+    """The first write has only the address and Programmed. Nodes that run the VIP without a master change nothing."""
     world = World(cluster(web(), build.group(), build.pool()))
     assert set(conditions_of(world.service(WEB))) == {
         names.Condition.ADDRESS_ASSIGNED,
@@ -92,7 +92,7 @@ def test_it_appears_with_the_first_master() -> None:
 
 
 def test_programmed_and_master_are_one_write() -> None:
-    """What is found at one time is written at one time, and then nothing is left to be written."""
+    """Changes that are found together are one write, and then nothing is left to write."""
     world = served()
     world.agents = AgentStates({GROUP: {"n1": node("MASTER"), "n2": node()}})
     assert world.group().also == (SERVICE,)
@@ -104,7 +104,7 @@ def test_programmed_and_master_are_one_write() -> None:
 
 
 def test_a_fail_over_is_one_write_and_no_event() -> None:
-    """The gap between the two masters is not told, and the new one is, once."""
+    """The time without a master is not written, and the new master is written once."""
     world = served()
     say(world, n1=node("MASTER"), n2=node())
     world.agents = AgentStates({GROUP: {"n1": node("FAULT"), "n2": node()}})
@@ -119,8 +119,8 @@ def test_a_fail_over_is_one_write_and_no_event() -> None:
 
 
 @pytest.mark.parametrize(("milliseconds", "gap"), [(200, 2.0), (1000, 5.0), (3000, 13.0)])
-def test_no_master_is_told_when_it_lasts(milliseconds: int, gap: float) -> None:
-    """Longer than a fail-over may take, which depends on the interval; the message names who is in FAULT."""
+def test_no_master_is_reported_when_it_lasts(milliseconds: int, gap: float) -> None:
+    """It is reported after the longest fail-over, which depends on the interval. The message names nodes in FAULT."""
     world = served(vrrp_version=3, advert_interval_milliseconds=milliseconds)
     say(world, n1=node("MASTER"), n2=node())
     say(world, n1=node("FAULT"), n2=node("FAULT"))
@@ -137,8 +137,8 @@ def test_no_master_is_told_when_it_lasts(milliseconds: int, gap: float) -> None:
     assert world.group().requeue_after is None
 
 
-def test_no_master_says_what_a_faulty_node_notes() -> None:
-    """Mostly a health check: who is called at night reads its name where the VIP is missed."""
+def test_no_master_has_the_problem_of_a_faulty_node() -> None:
+    """This is mostly a health check. An on-call engineer reads its name in the condition of the missing VIP."""
     world = served()
     say(world, n1=node("MASTER"), n2=node())
     say(world, n1=replace(node("FAULT"), notes=noted("health check web fails")), n2=node("FAULT"))
@@ -150,7 +150,7 @@ def test_no_master_says_what_a_faulty_node_notes() -> None:
 
 
 def test_a_node_that_was_deleted_may_still_be_the_master() -> None:
-    """Nobody asks it any more, and its pod runs for a while: that there is no master is told once the pod is gone."""
+    """Its agent is no longer asked, and its pod runs for a while. NoMaster is reported only when the pod is gone."""
     world = with_pods(served(), pod("p1", "n1"), pod("p2", "n2"))
     say(world, n1=node("MASTER"), n2=node())
     world.snapshot.drop(names.NODE, "n1")
@@ -167,7 +167,9 @@ def test_a_node_that_was_deleted_may_still_be_the_master() -> None:
 
 
 def test_a_hand_over_seen_in_the_wrong_order_is_no_split_brain() -> None:
-    """The old master's answer is older than the new master's: until it has been asked again nothing is told."""
+    """
+    The old master's answer is older than the new master's. Nothing is reported until the old one has answered again.
+    """
     world = served()
     say(world, n1=node("MASTER"), n2=node())
     world.later(10)
@@ -181,7 +183,7 @@ def test_a_hand_over_seen_in_the_wrong_order_is_no_split_brain() -> None:
 
 
 def test_two_masters_at_one_time_are_a_split_brain() -> None:
-    """Told as soon as their claims overlap for longer than masters need to notice each other; an end is told too."""
+    """It is reported when the claims overlap for longer than masters need to detect each other, and so is its end."""
     world = served()
     say(world, n1=node("MASTER"), n2=node())
     world.later(11.5)
@@ -200,8 +202,8 @@ def test_two_masters_at_one_time_are_a_split_brain() -> None:
     assert condition(world) == ("True", "Master", f"node n1 holds {VIP}")
 
 
-def test_a_dead_master_is_succeeded() -> None:
-    """Its last claim is never renewed, so the new master is told without waiting for it to count as silent."""
+def test_a_new_master_is_reported_while_the_dead_one_is_not_silent_yet() -> None:
+    """The dead master's claim is not renewed, so the new master is reported at once."""
     world = served()
     say(world, n1=node("MASTER"), n2=node())
     world.later(10)
@@ -211,8 +213,8 @@ def test_a_dead_master_is_succeeded() -> None:
 
 
 @pytest.mark.parametrize(("other", "after"), [("BACKUP", "Master"), ("FAULT", "Unknown")])
-def test_a_silent_master_is_believed_while_another_node_hears_it(other: str, after: str) -> None:
-    """An agent that restarts takes nothing back; without a BACKUP to hear the master, what is not known is told."""
+def test_a_silent_master_counts_while_a_backup_hears_it(other: str, after: str) -> None:
+    """A restart of an agent changes nothing. Without a BACKUP that hears the master, the status becomes unknown."""
     world = served()
     say(world, n1=node("MASTER"), n2=node(other))
     heard = {"n1": Contact(last=1.0, is_silent=True), "n2": Contact(last=6.0)}
@@ -226,16 +228,16 @@ def test_a_silent_master_is_believed_while_another_node_hears_it(other: str, aft
         assert found[2] == f"the master of {VIP} is unknown: no answer from the agents on n1"
 
 
-def test_a_silent_claim_counts_no_more_beside_another() -> None:
-    """Even where the two did overlap: who is silent may be dead."""
+def test_a_silent_claim_does_not_count_beside_another() -> None:
+    """This holds even if the two claims overlapped, because a silent node may be dead."""
     world = served()
     heard = {"n1": Contact(last=9.0, since={WEB: 1.0}, is_silent=True), "n2": Contact(last=20.0, since={WEB: 2.0})}
     say(world, heard=heard, n1=node("MASTER"), n2=node("MASTER"))
     assert condition(world) == ("True", "Master", f"node n2 holds {VIP}")
 
 
-def test_a_new_controller_takes_nothing_back_before_it_knows() -> None:
-    """Nobody has answered it yet; only when that lasts, what stood there is no longer believed."""
+def test_a_new_controller_keeps_the_condition_until_agents_have_answered() -> None:
+    """Only if no agent answers for a while, the condition becomes unknown."""
     world = served()
     say(world, n1=node("MASTER"), n2=node())
     world.records.groups.clear()
@@ -262,8 +264,8 @@ def test_both_families_and_spread_vips_name_each_node() -> None:
     assert condition(world) == ("True", "Master", "node n1 holds 192.0.2.130, 192.0.2.131; node n2 holds 2001:db8::5")
 
 
-def test_services_that_share_an_address_say_the_same() -> None:
-    """The VIP is looked at, not the instance: which of the two Services has it does not matter."""
+def test_services_that_share_an_address_report_the_same_node() -> None:
+    """The VIP counts, not the instance that has it."""
     shared: dict[str, Any] = {
         "group": GROUP,
         "annotations": {names.SHARING_KEY_ANNOTATION: "k"},
@@ -278,8 +280,8 @@ def test_services_that_share_an_address_say_the_same() -> None:
     assert condition(world) == condition(world, "shop/api") == ("True", "Master", "node n1 holds 192.0.2.130")
 
 
-def test_a_vip_that_runs_nowhere_yet_waits_for_no_other_write() -> None:
-    """When the addresses change, one write says that they are pending and that nothing is known of them."""
+def test_changed_addresses_are_one_write() -> None:
+    """When the addresses change, one write reports that they are pending and that their nodes are unknown."""
     service = build.service(WEB, group=GROUP, type="ClusterIP", external_ips=["192.0.2.130"])
     world = served(service)
     say(world, n1=node("MASTER", "192.0.2.130"), n2=node("BACKUP", "192.0.2.130"))
@@ -299,8 +301,8 @@ def replace_ips(service: Service, *ips: str) -> Service:
     return msgspec.structs.replace(service, spec=msgspec.structs.replace(service.spec, external_ips=list(ips)))
 
 
-def test_it_goes_with_the_service() -> None:
-    """A Service that is kavip's no longer loses the condition with the others, in one write."""
+def test_the_condition_is_removed_with_the_others() -> None:
+    """A Service that kavip no longer manages loses all conditions in one write."""
     world = served()
     say(world, n1=node("MASTER"), n2=node())
     service = world.snapshot.services[WEB]
@@ -330,16 +332,16 @@ def test_instances_keep_their_node_through_a_fail_over() -> None:
     assert not world.group().writes
 
 
-def test_a_master_that_was_away_between_two_answers_begins_anew() -> None:
-    """A stay that was interrupted proves no overlap."""
+def test_an_interrupted_mastership_begins_again() -> None:
+    """Two claims with an interruption between prove no overlap."""
     old, same = node("MASTER"), replace(node("MASTER"), refused="x")
     assert steady_since(old, same, Contact(since={WEB: 1.0}), at=5.0) == {WEB: 1.0}
     assert steady_since(old, node("MASTER", since="u"), Contact(since={WEB: 1.0}), at=5.0) == {WEB: 5.0}
     assert steady_since(None, old, Contact(), at=5.0) == {WEB: 5.0}
 
 
-def test_a_vip_that_nobody_answers_on_says_so() -> None:
-    """With the policy Local, where every node says that it has no ready endpoint; elsewhere nobody is asked."""
+def test_a_vip_without_a_ready_endpoint_is_reported() -> None:
+    """With the policy Local, if every node reports that it has no ready endpoint. With Cluster no node is asked."""
     track = frozenset({local_track(WEB)})
     idle = {name: replace(node(*state), unready=track) for name, state in (("n1", ("MASTER",)), ("n2", ()))}
     for policy, told_ in (("Local", NOBODY), ("Cluster", "")):

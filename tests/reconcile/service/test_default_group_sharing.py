@@ -1,4 +1,4 @@
-"""Who declares no group belongs to the default one, and shares with whoever declares that."""
+"""A Service without a group belongs to the default group, and may share with Services that name this group."""
 
 import itertools
 from typing import Any
@@ -24,7 +24,7 @@ def sharer(name: str, port: int, **more: Any) -> Service:
 
 
 def holders(snapshot: Snapshot) -> list[str]:
-    """Who keeps the address."""
+    """The Services that keep the address."""
     address = snapshot.services["shop/a"].ingress_addresses[0]
     return [terms.key for terms in snapshot.ledger.claims.holders(address)]
 
@@ -39,12 +39,12 @@ OBJECTS: tuple[Object, ...] = (
 
 @pytest.mark.parametrize("objects", list(itertools.permutations(OBJECTS)))
 def test_a_service_shares_with_one_that_names_the_default_group(objects: tuple[Object, ...]) -> None:
-    """Whatever comes first: both belong to one group, so neither loses the address."""
+    """Both belong to one group, so neither loses the address, in any order of events."""
     assert holders(Snapshot.from_objects(objects)) == ["shop/a", "shop/b"]
 
 
 def test_a_service_gets_the_address_of_one_that_does_not_name_the_default_group() -> None:
-    """The webhook writes the annotation; that the first Service never met it is no reason to refuse the second."""
+    """The webhook writes the annotation. The first Service lacks it, but the second is not refused for this reason."""
     world = World(Snapshot.from_objects([sharer("a", 80), sharer("b", 81, group=GROUP), *OBJECTS[2:]]))
     world.settle(Key(KeyKind.SERVICE, "shop/a"), Key(KeyKind.SERVICE, "shop/b"))
     found = [world.snapshot.services[key].ingress_addresses for key in ("shop/a", "shop/b")]
@@ -52,7 +52,7 @@ def test_a_service_gets_the_address_of_one_that_does_not_name_the_default_group(
 
 
 def test_writing_down_the_default_group_ends_no_sharing() -> None:
-    """What the mutating webhook adds to an edited Service is no reason to refuse the edit."""
+    """An edit is not refused because the mutating webhook adds the annotation."""
     snapshot = Snapshot.from_objects([sharer("a", 80, holds=[VIP]), sharer("b", 81, holds=[VIP]), *OBJECTS[2:]])
     edited, _ = read_request(sharer("b", 81, holds=[VIP], group=GROUP), group=GROUP)
     assert breaks_sharing(edited, snapshot.parsed_pools, snapshot.ledger) is None
@@ -67,8 +67,10 @@ def test_when_another_group_becomes_the_default_one_the_address_is_no_longer_sha
     assert "shop/b" in snapshot.ledger.drain_requeues()
 
 
-def test_for_want_of_a_default_group_nobody_loses_a_shared_address() -> None:
-    """The label goes from one group and comes to it again: who has the address by its class alone has it still."""
+def test_without_a_default_group_no_service_loses_a_shared_address() -> None:
+    """
+    The label is removed from the group and added again. A Service that has the address only by its class keeps it.
+    """
     by_class = sharer("c", 82, load_balancer_class=names.LOAD_BALANCER_CLASS, created="2026-02-01T00:00:00Z")
     world = World(Snapshot.from_objects([*OBJECTS[1:], sharer("a", 80, holds=[VIP], group=GROUP), by_class]))
     world.settle(Key(KeyKind.SERVICE, "shop/c"))
@@ -81,8 +83,8 @@ def test_for_want_of_a_default_group_nobody_loses_a_shared_address() -> None:
     assert holders(snapshot) == ["shop/a", "shop/b", "shop/c"]
 
 
-def test_a_service_that_kavip_does_not_manage_shares_with_nobody() -> None:
-    """Its externalIPs are announced by no group, the default one or another."""
+def test_a_service_that_kavip_does_not_manage_shares_with_no_other() -> None:
+    """No group announces its externalIPs, the default group or another."""
     plain = build.service("shop/x", annotations=SHARED, type="ClusterIP", external_ips=[VIP], port=82)
     snapshot = Snapshot.from_objects([plain, *OBJECTS[2:]])
     request, _ = read_request(sharer("a", 80), group=GROUP)

@@ -1,4 +1,4 @@
-"""Programmed: its reasons in their order, and what takes it back."""
+"""Programmed: its reasons in their order, and the events that set it to False again."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def reason_of(plan: Plan) -> str:
 
 
 def test_programmed_group_not_found() -> None:
-    """A group that does not exist is named, and so is the lack of a default one."""
+    """The message names the missing group, or the lack of a default group."""
     plan = plan_service(cluster(web(), build.pool()), WEB, now=NOW)
     assert reason_of(plan) == Reason.GROUP_NOT_FOUND
     assert "lb/edge does not exist" in body_of(plan)["conditions"][-1]["message"]
@@ -36,7 +36,7 @@ def test_programmed_group_not_found() -> None:
 
 
 def test_programmed_group_is_being_deleted() -> None:
-    """Its pods may be gone already, and no agent is left to take back what it said."""
+    """Its pods may already be gone, so no agent can report a change."""
     metadata = msgspec.structs.replace(build.group().metadata, deletion_timestamp="2026-02-01T00:00:00Z")
     leaving = msgspec.structs.replace(build.group(router_ids={WEB: 1}), metadata=metadata)
     plan = plan_service(
@@ -47,21 +47,21 @@ def test_programmed_group_is_being_deleted() -> None:
 
 
 def test_programmed_namespace_not_allowed() -> None:
-    """The group's selector of namespaces is obeyed, whatever admission let pass."""
+    """allowedNamespaces applies even if admission let the Service pass."""
     group = build.group(allowed_namespaces=LabelSelector(match_labels={"team": "a"}))
     plan = plan_service(cluster(web(), group, build.pool(), build.namespace("shop", team="b")), WEB, now=NOW)
     assert reason_of(plan) == Reason.NAMESPACE_NOT_ALLOWED
 
 
 def test_programmed_invalid_verbatim() -> None:
-    """Lines that cannot be taken are told."""
+    """Lines that kavip cannot accept are reported."""
     service = web(annotations={names.VERBATIM_ANNOTATION: '{"notify_master": "/bin/sh"}'})
     plan = plan_service(cluster(service, build.group(), build.pool()), WEB, now=NOW)
     assert reason_of(plan) == Reason.INVALID_VERBATIM
 
 
 def test_programmed_router_ids_exhausted() -> None:
-    """The Service for which no VRID is left says so; one that will get its VRID merely waits."""
+    """The Service without a VRID reports it. A Service that will get its VRID waits."""
     full = build.group(blacklist_router_ids=list(range(2, 256)), router_ids={"shop/other": 1})
     other = build.service("shop/other", group=GROUP)
     plan = plan_service(cluster(web(), other, full, build.pool()), WEB, now=NOW)
@@ -72,13 +72,13 @@ def test_programmed_router_ids_exhausted() -> None:
 
 
 def test_programmed_no_nodes() -> None:
-    """A selector that no node matches is told."""
+    """A selector without a matching node is reported."""
     group = build.group(node_selector={"edge": "true"}, router_ids={WEB: 1})
     assert reason_of(plan_service(cluster(web(), group, build.pool()), WEB, now=NOW)) == Reason.NO_NODES
 
 
 def test_programmed_pending_counts_nodes() -> None:
-    """The message says how far it is, and who refuses."""
+    """The message counts the nodes, and names the ones that refuse."""
     world = World(cluster(web(), build.group(router_ids={WEB: 1}), build.pool(), nodes=3))
     world.agents = agent_states(n1=running("h", VIP), n2=running("g", refused="line 7: unknown keyword"))
     world.service(WEB)
@@ -116,10 +116,10 @@ LINES = {names.VERBATIM_ANNOTATION: '{"garp_master_delay": "5"}'}
         (LINES, {**LEFT_OUT, "name": "group/3", "virtual_ips": frozenset({parse_address(VIP)})}, Reason.PENDING, "/3:"),
     ],
 )
-def test_programmed_is_false_where_a_node_leaves_the_instance_out(
+def test_programmed_is_false_if_a_node_excludes_the_instance(
     annotations: dict[str, str], left_out: dict[str, Any], reason: Reason, message: str
 ) -> None:
-    """Its own lines are to blame if it has any and keepalived refuses them; neighbours are programmed all the same."""
+    """The message blames the Service's own lines if keepalived refuses them. Other Services are programmed."""
     neighbour = build.service("shop/webber", group=GROUP, holds=["192.0.2.129"])
     service = web(annotations=annotations, holds=[VIP])
     group = build.group(router_ids={WEB: 1, "shop/webber": 2}, allow_verbatim=["garp_master_delay"])
@@ -136,7 +136,7 @@ def test_programmed_is_false_where_a_node_leaves_the_instance_out(
 
 
 def test_a_vip_that_is_a_nodes_own_address_is_never_programmed() -> None:
-    """keepalived would delete the address from the node, so it is left out and the Service is told."""
+    """keepalived would delete the address from the node, so the VIP is left out, and the Service reports it."""
     service = web(type="ClusterIP", external_ips=["192.0.2.12"])
     world = World(cluster(service, build.group(router_ids={WEB: 1})))
     world.service(WEB)
@@ -145,7 +145,7 @@ def test_a_vip_that_is_a_nodes_own_address_is_never_programmed() -> None:
 
 
 def test_a_node_that_is_down_is_not_waited_for() -> None:
-    """A Service is programmed when every node that is ready runs it."""
+    """A Service is programmed when every ready node runs it."""
     snapshot = cluster(
         told(web(holds=[VIP]), ASSIGNED, "True", "Assigned"), build.group(router_ids={WEB: 1}), build.pool()
     )
@@ -157,7 +157,7 @@ def test_a_node_that_is_down_is_not_waited_for() -> None:
 
 
 class TestOnceProgrammed:
-    """What takes Programmed back, and what does not."""
+    """The events that set Programmed to False again, and those that do not."""
 
     def world(self, **more: Any) -> World:
         """A Service that is programmed on two nodes."""
@@ -167,8 +167,8 @@ class TestOnceProgrammed:
         assert world.condition(WEB, PROGRAMMED) == ("True", "Programmed")
         return world
 
-    def test_other_services_do_not_flip_it(self) -> None:
-        """A node that has yet to load another Service's VIP still runs this one's."""
+    def test_other_services_do_not_change_programmed(self) -> None:
+        """A node that has not loaded another Service's VIP yet still runs the VIP of this one."""
         world = self.world()
         world.snapshot.put(build.service("shop/new", group=GROUP))
         world.settle(Key(KeyKind.SERVICE, "shop/new"), Key(KeyKind.GROUP, GROUP))
@@ -180,25 +180,25 @@ class TestOnceProgrammed:
         [AgentStates(), agent_states(n1=running("g", VIP)), agent_states(n1=running("x", VIP, "192.0.2.129"))],
         ids=["kavip has just started", "one node has not been asked", "more VIPs than ours"],
     )
-    def test_silence_does_not_flip_it(self, agents: AgentStates) -> None:
-        """Only a node that answers and lacks the VIP speaks against it."""
+    def test_silence_does_not_change_programmed(self, agents: AgentStates) -> None:
+        """Only a node that answers without the VIP counts against it."""
         world = self.world()
         world.agents = agents
         assert not world.service(WEB).writes
 
-    def test_a_new_node_does_not_flip_it(self) -> None:
-        """A node that has joined and not answered yet takes nothing back."""
+    def test_a_new_node_does_not_change_programmed(self) -> None:
+        """A node that has joined and not answered yet changes nothing."""
         world = self.world()
         world.snapshot.put(build.node("n3", "192.0.2.13"))
         assert not world.service(WEB).writes
 
-    def test_a_node_that_lacks_the_vip_flips_it(self) -> None:
-        """What an agent says counts."""
+    def test_a_node_without_the_vip_sets_programmed_to_false(self) -> None:
+        """The answer of an agent counts."""
         world = self.world()
         world.agents = agent_states(n1=running("h", VIP), n2=running("g"))
         assert conditions_of(world.service(WEB)) == {PROGRAMMED: ("False", "Pending")}
 
-    def test_a_group_that_goes_flips_it(self) -> None:
+    def test_a_deleted_group_sets_programmed_to_false(self) -> None:
         """Without its group the Service keeps its address and is not programmed."""
         world = self.world()
         world.snapshot.drop(names.KEEPALIVED_GROUP, GROUP)

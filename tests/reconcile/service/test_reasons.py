@@ -24,12 +24,12 @@ DUAL: dict[str, Any] = {"families": ("IPv4", "IPv6"), "ip_family_policy": "Requi
 
 
 def lab(name: str, third: int, **more: Any) -> Object:
-    """A pool with room."""
+    """A pool with free addresses."""
     return build.pool(name, f"198.51.{third}.0/24", **more)
 
 
 class Case(NamedTuple):
-    """*service* beside *objects*, and what its condition says."""
+    """*service* with *objects*, and its expected condition."""
 
     reason: Reason
     status: str
@@ -276,7 +276,7 @@ CASES = (
 
 
 def planned(service: Service, *objects: Object, options: ReconcileOptions = ReconcileOptions()) -> ServicePlan:  # noqa: B008
-    """What is written for *service*."""
+    """The plan of *service*."""
     return plan_service(cluster(service, build.group(), *objects), WEB, now=NOW, options=options)
 
 
@@ -287,8 +287,10 @@ def condition(plan: ServicePlan) -> Mapping[str, Any]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.reason)
-def test_every_reason_has_its_words(case: Case) -> None:
-    """The object, the number, and what to do now; the same words are the Event's, and waiting is counted by reason."""
+def test_every_reason_has_its_message(case: Case) -> None:
+    """
+    It has the object, the number and the next step. The Event has the same text, and waiting is counted by reason.
+    """
     plan = planned(case.service, *case.objects, options=case.options)
     found = condition(plan)
     assert (found["status"], found["reason"], found["message"]) == (case.status, case.reason, case.message)
@@ -299,14 +301,14 @@ def test_every_reason_has_its_words(case: Case) -> None:
     assert plan.unmet == (case.reason if case.status == "False" else "")
 
 
-def test_no_reason_is_left_out() -> None:
-    """The table reaches each one that a Service may be told about its address."""
+def test_every_reason_is_in_the_table() -> None:
+    """The table has each reason that a Service may get for its address."""
     every = list(Reason)
     assert {case.reason for case in CASES} == set(every[: every.index(Reason.LEFT_TO_PLATFORM) + 1])
 
 
-def test_who_loses_an_address_is_told_which_and_to_whom() -> None:
-    """The condition tells the state, and may be the same as before; the Event tells what has changed."""
+def test_a_lost_address_is_named_with_its_new_holder() -> None:
+    """The condition has the state, and may be unchanged. The Event has the change."""
     full = "pool edge is full: 1 of 1 assigned; free an address or enlarge the pool"
     mine = told(web(holds=["192.0.2.128"], created="2025"), ASSIGNED, "False", "PoolExhausted", message=full)
     older = build.service("shop/old", group=GROUP, holds=["192.0.2.128"], created="2020")
@@ -335,8 +337,8 @@ def test_who_loses_an_address_is_told_which_and_to_whom() -> None:
         web(),
     ],
 )
-def test_no_input_makes_an_endless_message(service: Service) -> None:
-    """The API server takes 32,768 bytes; what is written is what is compared, so that it is written once."""
+def test_the_length_of_a_message_is_limited(service: Service) -> None:
+    """The API server accepts 32,768 bytes. The comparison uses the shortened text, so it is written once."""
     groups = [f"{'n' * 63}/{'.'.join(['g' * 63] * 3)}.g{n}" for n in range(64)]
     pools = [build.pool(f"p{n:03}{'x' * 240}", f"10.{n}.0.0/24", groups=groups[n:]) for n in range(40)]
     spans = [f"172.16.{n // 64}.{n % 64 * 4}" for n in range(4_000)]
@@ -347,6 +349,6 @@ def test_no_input_makes_an_endless_message(service: Service) -> None:
     assert "\n" not in message
 
 
-def test_a_verdict_cuts_what_has_no_end() -> None:
-    """Whatever an agent or an object says, the condition fits."""
+def test_a_verdict_limits_its_message() -> None:
+    """The condition fits for any text of an agent or an object."""
     assert len(ConditionState("False", "Invalid", "\U0001f40c" * 100_000).message.encode()) < 32_768

@@ -1,4 +1,4 @@
-"""The plan of one Service: state in, state out."""
+"""The plan of one Service."""
 
 import random
 from typing import Any
@@ -16,8 +16,8 @@ from tests.support import build
 
 
 # --- address and conditions -------------------------------------------------------------------------------------------
-def test_one_write_carries_address_and_both_conditions() -> None:
-    """A new Service gets address, AddressAssigned and the first Programmed in one write, claimed beforehand."""
+def test_one_write_has_address_and_both_conditions() -> None:
+    """A new Service gets address, AddressAssigned and the first Programmed in one write, claimed before."""
     plan = plan_service(cluster(web(), build.group(), build.pool()), WEB, now=NOW)
     status = body_of(plan)
     assert status["loadBalancer"] == {"ingress": [{"ip": VIP, "ipMode": "VIP"}]}
@@ -26,8 +26,8 @@ def test_one_write_carries_address_and_both_conditions() -> None:
     assert {each["lastTransitionTime"] for each in status["conditions"]} == {"2026-03-01T12:00:00Z"}
 
 
-def test_a_write_is_conditional_on_what_it_was_decided_on() -> None:
-    """The patch names the resourceVersion of the Service."""
+def test_a_write_is_conditional_on_its_version() -> None:
+    """The patch has the resourceVersion of the Service."""
     plan = plan_service(cluster(web(), build.group(), build.pool()), WEB, now=NOW)
     (write,) = plan.writes
     assert isinstance(write, StatusPatch)
@@ -43,7 +43,7 @@ def test_a_plan_applied_to_its_own_result_is_empty() -> None:
 
 
 def test_the_servers_default_of_ip_mode_is_no_difference() -> None:
-    """An entry that comes back with ipMode VIP, or without, is what was written."""
+    """An entry with the defaulted ipMode VIP equals the written one."""
     for mode in (None, "VIP"):
         service = told(told(web(), ASSIGNED, "True", "Assigned"), PROGRAMMED, "False", "Pending")
         status = msgspec.structs.replace(
@@ -56,7 +56,7 @@ def test_the_servers_default_of_ip_mode_is_no_difference() -> None:
 
 
 def test_programmed_follows_in_one_further_write() -> None:
-    """Nodes take up the configuration one by one: there is one write when the last has, and none before."""
+    """Nodes load the configuration one by one. There is one write when the last one has, and none before."""
     world = World(cluster(web(), build.group(), build.pool()))
     world.settle(Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
     world.agents = agent_states(n1=running("h", VIP))
@@ -68,8 +68,8 @@ def test_programmed_follows_in_one_further_write() -> None:
     assert not world.service(WEB).writes
 
 
-def test_generation_is_observed_only_where_the_server_keeps_it() -> None:
-    """observedGeneration is left out without metadata.generation, and set with it."""
+def test_generation_is_observed_if_the_server_has_one() -> None:
+    """observedGeneration is omitted without metadata.generation."""
     without, with_it = web(), web()
     with_it = msgspec.structs.replace(with_it, metadata=msgspec.structs.replace(with_it.metadata, generation=7))
     for service, expected in ((without, None), (with_it, 7)):
@@ -78,7 +78,7 @@ def test_generation_is_observed_only_where_the_server_keeps_it() -> None:
 
 
 def test_an_edit_by_the_user_is_observed() -> None:
-    """A new generation is written into the conditions, and that is no news for anybody."""
+    """A new generation is written into the conditions. No Event is sent."""
     world = World(cluster(web(), build.group(), build.pool()))
     world.settle(Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
     service = world.snapshot.services[WEB]
@@ -91,15 +91,15 @@ def test_an_edit_by_the_user_is_observed() -> None:
 
 
 def test_both_families_come_in_the_order_of_the_service() -> None:
-    """Status follows ipFamilies when it is first written."""
+    """The first status has the order of ipFamilies."""
     service = web(families=("IPv6", "IPv4"), ip_family_policy="RequireDualStack")
     pool = build.pool("edge", "192.0.2.128/28", "2001:db8::100/120")
     plan = plan_service(cluster(service, build.group(), pool), WEB, now=NOW)
     assert [each["ip"] for each in body_of(plan)["loadBalancer"]["ingress"]] == ["2001:db8::100", VIP]
 
 
-def test_a_completed_family_keeps_its_place_behind_what_stands() -> None:
-    """The second family of a holder is added; the entry that stands is not moved for the sake of order."""
+def test_a_completed_family_comes_after_the_existing_entry() -> None:
+    """The second family of a holder is appended. The existing entry does not move."""
     service = told(
         web(families=("IPv6", "IPv4"), ip_family_policy="PreferDualStack", holds=[VIP]), ASSIGNED, "True", "Assigned"
     )
@@ -108,8 +108,8 @@ def test_a_completed_family_keeps_its_place_behind_what_stands() -> None:
     assert [each["ip"] for each in body_of(plan)["loadBalancer"]["ingress"]] == [VIP, "2001:db8::100"]
 
 
-def test_a_waiting_service_says_so_and_names_its_pools() -> None:
-    """A full pool is a condition, a reason to wait for that pool, and one warning."""
+def test_a_waiting_service_has_a_condition_and_names_its_pools() -> None:
+    """A full pool gives a condition, a pool to wait for, and one warning."""
     pool = build.pool("edge", "192.0.2.128/32")
     holder = told(build.service("shop/a", group=GROUP, holds=["192.0.2.128"]), ASSIGNED, "True", "Assigned")
     world = World(cluster(web(), holder, build.group(), pool))
@@ -120,7 +120,7 @@ def test_a_waiting_service_says_so_and_names_its_pools() -> None:
     assert not world.service(WEB).writes
 
 
-def test_whoever_loses_a_contest_gives_the_address_up_in_one_write() -> None:
+def test_the_loser_of_a_conflict_gives_the_address_up_in_one_write() -> None:
     """The younger of two holders gets another address, and the entry is replaced."""
     older = told(build.service("shop/a", group=GROUP, holds=[VIP]), ASSIGNED, "True", "Assigned")
     younger = told(web(holds=[VIP], created="2026-02-01T00:00:00Z"), ASSIGNED, "True", "Assigned")
@@ -129,7 +129,7 @@ def test_whoever_loses_a_contest_gives_the_address_up_in_one_write() -> None:
 
 
 def test_without_a_pool_a_lost_address_leaves_status_empty() -> None:
-    """Where there is nothing to give instead, the entry is removed."""
+    """Without a replacement the entry is removed."""
     older = told(build.service("shop/a", group=GROUP, holds=[VIP]), ASSIGNED, "True", "Assigned")
     younger = told(web(holds=[VIP], created="2026-02-01T00:00:00Z"), ASSIGNED, "True", "Assigned")
     plan = plan_service(cluster(older, younger, build.group(), build.pool("edge", f"{VIP}/32")), WEB, now=NOW)
@@ -138,8 +138,8 @@ def test_without_a_pool_a_lost_address_leaves_status_empty() -> None:
 
 
 # --- other writers ----------------------------------------------------------------------------------------------------
-def test_foreign_status_is_left_alone() -> None:
-    """An address that another controller wrote stays, with a condition."""
+def test_a_foreign_status_is_not_changed() -> None:
+    """An address of another controller stays, and the Service gets a condition."""
     plan = plan_service(cluster(web(holds=["198.51.100.7"]), build.group(), build.pool()), WEB, now=NOW)
     assert "loadBalancer" not in body_of(plan)
     assert conditions_of(plan)[ASSIGNED] == ("True", "ForeignStatus")
@@ -147,7 +147,7 @@ def test_foreign_status_is_left_alone() -> None:
 
 
 def test_others_conditions_are_not_written() -> None:
-    """A strategic merge patch that names only our types keeps everybody else's."""
+    """A strategic merge patch with only kavip's types keeps the conditions of other controllers."""
     service = told(web(), "example.org/Healthy", "True", "Fine")
     plan = plan_service(cluster(service, build.group(), build.pool()), WEB, now=NOW)
     assert set(conditions_of(plan)) == {ASSIGNED, PROGRAMMED}
@@ -155,7 +155,7 @@ def test_others_conditions_are_not_written() -> None:
 
 @pytest.mark.parametrize("ipam", ["auto", "never"])
 def test_the_platform_assigns(ipam: str) -> None:
-    """Where OpenShift assigns, or kavip is told not to, kavip stands aside and says so."""
+    """If OpenShift assigns addresses, or kavip is set not to, kavip assigns none and reports it."""
     network = build.network(*(["198.51.100.0/24"] if ipam == "auto" else []))
     snapshot = cluster(web(), build.group(), build.pool(), network)
     plan = plan_service(snapshot, WEB, now=NOW, options=ReconcileOptions(ipam=ipam))
@@ -168,8 +168,8 @@ def test_the_platform_assigns(ipam: str) -> None:
     ("ipam", "more"),
     [("always", {}), ("auto", {"pool": "edge"}), ("auto", {"wants": VIP}), ("auto", {"load_balancer_ip": VIP})],
 )
-def test_kavip_assigns_beside_a_platform_where_it_is_asked_to(ipam: str, more: dict[str, Any]) -> None:
-    """A pool, or an address of one, that is named is kavip's business; so is everything with `always`."""
+def test_kavip_assigns_beside_a_platform_on_request(ipam: str, more: dict[str, Any]) -> None:
+    """A request for a pool, or for an address of a pool, is served by kavip; with `always` every Service is."""
     snapshot = cluster(web(**more), build.group(), build.pool(), build.network("198.51.100.0/24"))
     assert conditions_of(plan_service(snapshot, WEB, now=NOW, options=ReconcileOptions(ipam=ipam)))[ASSIGNED] == (
         "True",
@@ -178,7 +178,7 @@ def test_kavip_assigns_beside_a_platform_where_it_is_asked_to(ipam: str, more: d
 
 
 def test_a_platform_that_begins_to_assign_takes_nothing_away() -> None:
-    """A Service that has an address of kavip's keeps it."""
+    """A Service with an address of kavip keeps it."""
     network = build.network("198.51.100.0/24")
     holder = told(web(holds=[VIP]), ASSIGNED, "True", "Assigned")
     plan = plan_service(cluster(holder, build.group(), build.pool(), network), WEB, now=NOW)
@@ -187,8 +187,8 @@ def test_a_platform_that_begins_to_assign_takes_nothing_away() -> None:
 
 
 @pytest.mark.parametrize("wants", ["", "192.0.2.200"])
-def test_a_move_makes_an_event_whether_the_reason_changes_or_not(wants: str) -> None:
-    """What drives a Service from its address is a warning; what it asks for itself is not."""
+def test_a_move_has_an_event_with_any_reason(wants: str) -> None:
+    """A move that the Service did not request is a warning."""
     pool = build.pool("edge", "192.0.2.128/25")
     mine = told(web(holds=[VIP], created="2025", wants=wants), ASSIGNED, "True", "Assigned")
     older = told(build.service("shop/old", holds=[VIP], created="2020"), ASSIGNED, "True", "Assigned")
@@ -200,8 +200,8 @@ def test_a_move_makes_an_event_whether_the_reason_changes_or_not(wants: str) -> 
 
 
 # --- no longer ours ---------------------------------------------------------------------------------------------------
-def test_a_service_that_leaves_loses_what_kavip_wrote_in_one_write() -> None:
-    """Without the annotation, entries and conditions go; the address is free at once."""
+def test_a_service_that_is_no_longer_managed_loses_kavips_fields_in_one_write() -> None:
+    """Without the annotation, entries and conditions are removed. The address is free at once."""
     service = told(
         told(build.service(WEB, holds=[VIP]), ASSIGNED, "True", "Assigned"), PROGRAMMED, "True", "Programmed"
     )
@@ -221,16 +221,18 @@ def test_a_service_that_leaves_loses_what_kavip_wrote_in_one_write() -> None:
         ("False", "NoPool", "198.51.100.7"),
     ],
 )
-def test_a_service_that_leaves_keeps_what_others_wrote(status: str, reason: str, address: str) -> None:
-    """Where the condition says that kavip gave nothing, only the condition goes."""
+def test_a_service_that_is_no_longer_managed_keeps_fields_of_other_controllers(
+    status: str, reason: str, address: str
+) -> None:
+    """If the condition records no address of kavip, only the condition is removed."""
     service = told(build.service(WEB, holds=[address]), ASSIGNED, status, reason)
     plan = plan_service(cluster(service, build.pool()), WEB, now=NOW)
     assert "loadBalancer" not in body_of(plan)
     assert plan.claims is None
 
 
-def test_a_service_that_never_was_ours_is_let_be() -> None:
-    """No condition of ours, nothing to take back."""
+def test_a_service_that_kavip_never_managed_is_not_changed() -> None:
+    """Without a condition of kavip there is nothing to remove."""
     for service in (build.service(WEB, holds=[VIP]), build.service(WEB, load_balancer_class="example.org/other")):
         assert not plan_service(cluster(service, build.pool()), WEB, now=NOW).writes
 

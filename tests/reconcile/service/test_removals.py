@@ -1,4 +1,4 @@
-"""What somebody else takes out of a status, or writes over it: given back, but not for ever in a fight."""
+"""Addresses that another controller removes from a status or overwrites: kavip restores them, but limits the fight."""
 
 from datetime import timedelta
 
@@ -22,14 +22,14 @@ WORDS = f"{GIVEN} from pool edge"
 
 
 def spoken(reason: str = "Assigned", words: str = WORDS, status: str = "True", *, holds: str = "") -> Service:
-    """The Service with kavip's words about an address in its status, and with what stands there now."""
+    """The Service with kavip's record of an address in its condition, and with *holds* in its status."""
     condition = Condition(type=ASSIGNED, status=status, reason=reason, message=words)
     balancer = LoadBalancer(ingress=[Ingress(ip=holds)] if holds else None)
     return msgspec.structs.replace(web(), status=ServiceStatus(load_balancer=balancer, conditions=[condition]))
 
 
 def planned(subject: Service, *others: Service, records: Records | None = None, after: float = 0.0) -> ServicePlan:
-    """The plan of *subject*, so many seconds *after* now; what it wants remembered, is."""
+    """The plan of *subject* at *after* seconds; its memory is kept."""
     memory = records or Records()
     snapshot = cluster(subject, *others, build.group(), build.pool())
     plan = plan_service(snapshot, WEB, now=NOW + timedelta(seconds=after), observed=Observed(records=memory))
@@ -39,20 +39,22 @@ def planned(subject: Service, *others: Service, records: Records | None = None, 
 
 
 def given(plan: ServicePlan) -> list[str]:
-    """The addresses that are written."""
+    """The addresses that the plan writes."""
     return [entry["ip"] for entry in body_of(plan).get("loadBalancer", {}).get("ingress") or []]
 
 
-def test_what_was_removed_comes_back_at_once() -> None:
-    """The same address, although a lower one is free; somebody else's is not taken from him."""
+def test_a_removed_address_is_restored_at_once() -> None:
+    """
+    The Service gets the same address, although a lower one is free. An address with another holder is not restored.
+    """
     assert given(planned(spoken())) == [GIVEN]
     assert given(planned(spoken("Stranded", f"keeps {GIVEN}, although it is late"))) == [GIVEN]
     assert given(planned(spoken(), build.service("shop/heir", holds=[GIVEN]))) == ["192.0.2.128"]
     assert given(planned(spoken(words=""))) == ["192.0.2.128"]
 
 
-def test_whoever_removes_it_again_is_met_ever_more_rarely() -> None:
-    """In between the condition says who is in the way, and nobody fights."""
+def test_repeated_removals_are_restored_at_growing_intervals() -> None:
+    """Between two writes the condition names the other controller, and nothing is written."""
     memory, moment, rests = Records(), 0.0, []
     assert given(planned(spoken(), records=memory)) == [GIVEN]
     for _ in range(12):
@@ -73,16 +75,18 @@ def test_whoever_removes_it_again_is_met_ever_more_rarely() -> None:
     assert (given(late), memory.removals[WEB].times) == ([GIVEN], 1)
 
 
-def test_a_service_that_was_released_meanwhile_is_not_kept_waiting() -> None:
-    """Without kavip's condition nothing was removed: its type was another for a while."""
+def test_a_service_whose_type_changed_back_is_served_at_once() -> None:
+    """Without kavip's condition nothing counts as removed."""
     memory = Records()
     planned(spoken(), records=memory)
     assert given(planned(web(), records=memory)) == ["192.0.2.128"]
 
 
 @pytest.mark.parametrize("reason", ["Assigned", "Stranded"])
-def test_what_another_controller_writes_over_it_is_foreign(reason: str) -> None:
-    """Kavip's words name another address, so this one is not from kavip: it stays, also when the Service goes."""
+def test_an_overwritten_address_is_foreign(reason: str) -> None:
+    """
+    kavip's record names another address, so the address in status stays, even when the Service is no longer managed.
+    """
     found = planned(spoken(reason, holds="203.0.113.9"))
     assert conditions_of(found)[ASSIGNED] == ("True", "ForeignStatus")
     assert found.claims is None
@@ -92,7 +96,7 @@ def test_what_another_controller_writes_over_it_is_foreign(reason: str) -> None:
     assert "loadBalancer" not in body_of(plan_service(cluster(leaving, build.pool()), WEB, now=NOW))
 
 
-def test_what_kavip_wrote_and_lost_the_pool_of_is_stranded() -> None:
-    """Its own words name it."""
+def test_an_address_of_kavip_without_a_pool_is_stranded() -> None:
+    """kavip's record names the address, so it is not foreign."""
     found = planned(spoken(words="203.0.113.9 from pool gone", holds="203.0.113.9"))
     assert conditions_of(found)[ASSIGNED] == ("True", "Stranded")

@@ -25,7 +25,7 @@ def world() -> World:
 
 @pytest.mark.parametrize("addresses", [("192.0.2.11", "192.0.2.128"), ("192.0.2.128", "192.0.2.11"), ("192.0.2.128",)])
 def test_a_reported_vip_moves_nothing(world: World, addresses: tuple[str, ...]) -> None:
-    """The Service keeps its address, and every node the text that it runs: no byte changes."""
+    """The Service keeps its address, and no byte of the text changes."""
     before, service = world.text(), world.snapshot.services[WEB]
     world.snapshot.put(build.node("n1", *addresses))
     assert not any(world.plan(key).writes for key in KEYS)
@@ -33,16 +33,16 @@ def test_a_reported_vip_moves_nothing(world: World, addresses: tuple[str, ...]) 
     assert world.snapshot.services[WEB] == service
 
 
-def test_an_agent_is_asked_where_its_node_speaks(world: World) -> None:
-    """Also while the node reports nothing else than the VIP; that may be another node's at the next moment."""
+def test_the_target_is_the_nodes_own_address(world: World) -> None:
+    """Also while the node reports only the VIP, which another node may have at the next moment."""
     world.snapshot.put(build.node("n1", "192.0.2.128"))
     target = world.plan_group().target
     assert target is not None
     assert dict(target.hosts) == {"n1": "192.0.2.11", "n2": "192.0.2.12"}
 
 
-def test_an_agent_is_asked_at_the_address_that_its_pod_was_told(world: World) -> None:
-    """It listens at its hostIP, which stays what it was when the pod began; unless that is none of the node's."""
+def test_the_target_is_the_host_ip_of_the_pod(world: World) -> None:
+    """The agent listens on the hostIP from the start of its pod, unless that is no longer an address of the node."""
     world.snapshot.put(build.node("n1", "198.51.100.1", "192.0.2.11"))
     for told, host in {
         "192.0.2.11": "192.0.2.11",
@@ -55,8 +55,8 @@ def test_an_agent_is_asked_at_the_address_that_its_pod_was_told(world: World) ->
         assert target.hosts["n1"] == host
 
 
-def test_a_node_without_an_address_goes_on_as_it_runs(world: World) -> None:
-    """A cloud provider that has lost the addresses for a while takes no VIP from a node."""
+def test_a_node_without_a_reported_address_keeps_its_vips(world: World) -> None:
+    """A cloud provider that loses the addresses for a while does not change the text."""
     before = world.text()
     world.snapshot.put(build.node("n1"))
     world.settle(*KEYS)
@@ -64,8 +64,8 @@ def test_a_node_without_an_address_goes_on_as_it_runs(world: World) -> None:
     assert world.plan(KEYS[1]).requeue_after != peers.RECHECK
 
 
-def test_the_order_of_a_nodes_addresses_does_not_matter_once_it_speaks(world: World) -> None:
-    """Cloud providers list them now so, now so; only where it has lost the one does it speak from the other."""
+def test_the_order_of_a_nodes_addresses_does_not_matter(world: World) -> None:
+    """Cloud providers change the order. The source address changes only if the node has lost the current one."""
     before = world.text()
     world.snapshot.put(build.node("n1", "198.51.100.1", "192.0.2.11"))
     world.settle(*KEYS)
@@ -76,8 +76,8 @@ def test_the_order_of_a_nodes_addresses_does_not_matter_once_it_speaks(world: Wo
     assert "198.51.100.1" in world.text()
 
 
-def test_a_new_node_with_the_address_of_a_vip_drives_it_out(world: World) -> None:
-    """Such a machine has it as its own, as it seems: keepalived would take it away there."""
+def test_a_new_node_with_the_address_of_a_vip_takes_it(world: World) -> None:
+    """It is apparently the node's own address, which keepalived would delete there."""
     newer = build.metadata("n3", creation_timestamp="2027-01-01T00:00:00Z")
     node = build.node("n3", "192.0.2.128")
     world.snapshot.put(type(node)(metadata=newer, status=node.status))

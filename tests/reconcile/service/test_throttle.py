@@ -1,4 +1,4 @@
-"""When a verdict on Programmed is written, and when it waits."""
+"""When a change of Programmed is written, and when the write waits."""
 
 from datetime import timedelta
 
@@ -14,14 +14,14 @@ from tests.support import build
 
 
 def pending(*, nodes: int = 2) -> World:
-    """A Service with address and VRID whose nodes have not said anything yet."""
+    """A Service with address and VRID whose nodes have not answered yet."""
     world = World(cluster(web(), build.group(), build.pool(), nodes=nodes))
     world.settle(Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
     return world
 
 
-def test_the_first_message_is_still_true_when_the_vrid_is_there() -> None:
-    """A Service that is about to get its VRID counts nodes from the beginning, so that nothing has to be rewritten."""
+def test_the_first_message_stays_true_after_the_vrid_is_assigned() -> None:
+    """A Service that will get its VRID counts nodes from the beginning, so its message is not rewritten."""
     world = World(cluster(web(), build.group(), build.pool()))
     world.service(WEB)
     first = programmed_of(world)
@@ -36,7 +36,7 @@ def test_the_first_message_is_still_true_when_the_vrid_is_there() -> None:
 
 
 def test_a_message_of_another_kind_is_written_at_once() -> None:
-    """That a VIP is a node's own is no progress: neither its coming nor its going waits."""
+    """A VIP that is a node's own address is no progress, so its report and the end of it do not wait."""
     world = World(cluster(web(type="ClusterIP", external_ips=["192.0.2.13"]), build.group(router_ids={WEB: 1})))
     world.service(WEB)
     world.snapshot.put(build.node("n3", "192.0.2.13"))
@@ -49,8 +49,8 @@ def test_a_message_of_another_kind_is_written_at_once() -> None:
     assert programmed_of(world).startswith("0 of 2 nodes")
 
 
-def test_a_late_count_is_written_once_the_owner_may_look() -> None:
-    """Progress alone is no write while nodes load; a Service that is stuck says on whom it waits, ever more rarely."""
+def test_progress_is_written_at_growing_intervals() -> None:
+    """While nodes load, progress alone is not written. A stuck Service names the nodes that it waits for."""
     world = pending()
     world.agents = agent_states(n1=running("h", VIP))
     world.later(5)
@@ -67,7 +67,7 @@ def test_a_late_count_is_written_once_the_owner_may_look() -> None:
 
 
 def test_a_start_rewrites_no_message() -> None:
-    """What was counted before stands until the agents have had time to answer; then it is counted anew."""
+    """The old count stays until the agents have had time to answer."""
     world = pending()
     world.agents = agent_states(n1=running("h", VIP), n2=running("g", refused="line 7"))
     world.later(20)
@@ -106,7 +106,7 @@ def reworded(*kinds: str) -> World:
 
 @pytest.mark.parametrize("kinds", [(ASSIGNED,), (PROGRAMMED,), (names.Condition.ADVERTISED,), (ASSIGNED, PROGRAMMED)])
 def test_messages_alone_are_no_urgent_write(kinds: tuple[str, ...]) -> None:
-    """One write has all of them; a changed reason makes it urgent."""
+    """One write has all new messages. A changed reason makes it urgent."""
     world = reworded(*kinds)
     plan = world.plan_service(WEB)
     assert plan.is_rewording and not plan.events
@@ -116,7 +116,7 @@ def test_messages_alone_are_no_urgent_write(kinds: tuple[str, ...]) -> None:
 
 
 def test_messages_alone_wait_until_the_agents_have_answered() -> None:
-    """After a start Advertised is not known yet: its message would be a second write."""
+    """After a start Advertised is unknown, so its message would be a second write."""
     world = reworded(ASSIGNED)
     answers, world.agents = world.agents, AgentStates(asked_from=NOW)
     plan = world.plan_service(WEB)
@@ -126,7 +126,7 @@ def test_messages_alone_wait_until_the_agents_have_answered() -> None:
 
 
 def test_a_group_requeues_reworded_services_behind_all_others() -> None:
-    """It sees Programmed and Advertised; Services whose reason is another come first."""
+    """The group checks Programmed and Advertised. Services with a changed reason come first."""
     world = reworded(PROGRAMMED)
     plan = world.plan_group()
     assert (plan.also, plan.also_low_priority) == ((), (Key(KeyKind.SERVICE, WEB),))
@@ -136,7 +136,7 @@ def test_a_group_requeues_reworded_services_behind_all_others() -> None:
 
 
 def test_a_write_that_settles_an_earlier_one_is_urgent() -> None:
-    """Its addresses stay reserved until the earlier write is known to be done or not."""
+    """The addresses stay reserved until it is known whether the earlier write was done."""
     world = reworded(PROGRAMMED)
     held = world.snapshot.services[WEB].ingress_addresses
     world.snapshot.ledger.expect(WEB, held, resource_version="old")

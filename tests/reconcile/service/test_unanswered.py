@@ -1,4 +1,4 @@
-"""Writes without an answer: what they were to give is nobody's until it is known whether they were done."""
+"""Writes without a response: their addresses stay reserved until it is known whether the writes were done."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ ONE = build.pool("edge", f"{VIP}/32")
 
 
 def unanswered(world: World) -> ServicePlan:
-    """Plan the Service, send its write, and hear nothing of it."""
+    """Plan the Service and send its write, without a response."""
     plan = world.plan_service(WEB)
     version = world.snapshot.services[WEB].metadata.resource_version
     assert [str(address) for address in plan.claims or ()] == [VIP]
@@ -22,7 +22,7 @@ def unanswered(world: World) -> ServicePlan:
 
 
 def since(plan: ServicePlan) -> str:
-    """What the one write of *plan* is conditional on."""
+    """The resourceVersion in the one write of *plan*."""
     (write,) = plan.writes
     assert isinstance(write, StatusPatch)
     version: str = write.body["metadata"]["resourceVersion"]
@@ -30,12 +30,14 @@ def since(plan: ServicePlan) -> str:
 
 
 def available(world: World) -> int:
-    """How many addresses the pool has left."""
+    """The number of free addresses of the pool."""
     return world.snapshot.ledger.usage("edge")[4].available
 
 
-def test_a_service_that_is_nobodys_meanwhile_gives_back_what_it_may_have_got() -> None:
-    """The default group goes after a write that timed out: one more write settles that one, and leaves nothing."""
+def test_an_unmanaged_service_releases_the_address_of_an_open_write() -> None:
+    """
+    The default group is deleted after a write that timed out. One more write removes what the first may have written.
+    """
     world = World(cluster(build.service(WEB), build.group(GROUP, default=True), ONE))
     first = unanswered(world)
     world.snapshot.drop(names.KEEPALIVED_GROUP, GROUP)
@@ -50,8 +52,8 @@ def test_a_service_that_is_nobodys_meanwhile_gives_back_what_it_may_have_got() -
     assert not world.snapshot.services[WEB].status.conditions
 
 
-def test_who_waits_with_the_same_words_settles_it_as_well() -> None:
-    """An older holder lets go of the address and has it again before an answer comes: the Service waits as it did."""
+def test_an_unchanged_message_settles_an_open_write_too() -> None:
+    """An older holder frees the address and takes it again before a response comes, so the Service waits as before."""
     older: dict[str, Any] = {"group": GROUP, "created": "2025-01-01T00:00:00Z"}
     holder = told(build.service("shop/old", holds=[VIP], **older), ASSIGNED, "True", "Assigned")
     world = World(cluster(web(wants=VIP), build.group(), ONE, holder))
