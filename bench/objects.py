@@ -68,7 +68,7 @@ def service(
         names.SHARING_KEY_ANNOTATION: key,
     }
     notes = {name: text for name, text in found.items() if text}
-    condition = Condition(type=names.Condition.ADDRESS_ASSIGNED, status="True", reason=names.Reason.ASSIGNED)
+    condition = Condition(type=names.ConditionType.ADDRESS_ASSIGNED, status="True", reason=names.Reason.ASSIGNED)
     ingress = [Ingress(ip=str(address), ip_mode=names.IP_MODE_VIP) for address in held]
     status = ServiceStatus(load_balancer=LoadBalancer(ingress=ingress), conditions=[condition])
     return Service(

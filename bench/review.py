@@ -230,7 +230,7 @@ def cluster(size: int) -> Snapshot:
 
 def service(index: int, *, address: str = "") -> Service:
     """One Service as users write it; with an *address*, as kavip has served it."""
-    condition = Condition(type=names.Condition.ADDRESS_ASSIGNED, status="True", reason=names.Reason.ASSIGNED)
+    condition = Condition(type=names.ConditionType.ADDRESS_ASSIGNED, status="True", reason=names.Reason.ASSIGNED)
     status = ServiceStatus(load_balancer=LoadBalancer(ingress=[Ingress(ip=address)]), conditions=[condition])
     note = {names.GROUP_ANNOTATION: f"lb/g{index % GROUPS}", names.POOL_ANNOTATION: f"p{index % POOLS}"}
     return Service(

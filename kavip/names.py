@@ -133,7 +133,7 @@ class Contest(StrEnum):
     WRITE_CONFLICT = "WriteConflict"
 
 
-class Condition(StrEnum):
+class ConditionType(StrEnum):
     """Types of conditions that kavip writes."""
 
     ADDRESS_ASSIGNED = "kavip.io/AddressAssigned"  # on a Service

@@ -11,7 +11,7 @@ import pytest
 from hack import reference
 from kavip import names
 from kavip.api.agent import ProblemCode
-from kavip.names import Condition, Reason
+from kavip.names import ConditionType, Reason
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -48,9 +48,9 @@ def test_the_generated_pages_are_those_of_this_code() -> None:
 def test_every_condition_and_reason_is_explained() -> None:
     """The page of conditions names each condition and reason that kavip can write, and no other."""
     page = (DOCS / "reference" / "conditions.md").read_text()
-    for each in (*Condition, *Reason):
+    for each in (*ConditionType, *Reason):
         assert re.search(rf"`{re.escape(each)}`|## .*{re.escape(each)}", page), each
-    known = {str(each).rpartition("/")[2] for each in (*Condition, *Reason)}
+    known = {str(each).rpartition("/")[2] for each in (*ConditionType, *Reason)}
     named = set(re.findall(r"`([A-Z][A-Za-z]+)`", page)) - {"Unknown"}
     assert named <= known, named - known
 

@@ -36,7 +36,7 @@ from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Object, Snapshot
 from tests.support import build
 
-_TYPE = names.Condition.ADDRESS_ASSIGNED
+_TYPE = names.ConditionType.ADDRESS_ASSIGNED
 _NOT_OURS = frozenset({"", Reason.FOREIGN_STATUS, Reason.LEFT_TO_PLATFORM})
 
 
@@ -268,7 +268,7 @@ def _is_due(service: Service, plan: Plan) -> bool:
 
 
 def _reason(service: Service) -> str:
-    found = conditions.find(service.status.conditions, names.Condition.ADDRESS_ASSIGNED)
+    found = conditions.find(service.status.conditions, names.ConditionType.ADDRESS_ASSIGNED)
     return found.reason if found else ""
 
 

@@ -204,7 +204,7 @@ class Histories(RuleBasedStateMachine):
         if not found.is_load_balancer:
             return
         told = Condition(
-            type=names.Condition.ADDRESS_ASSIGNED,
+            type=names.ConditionType.ADDRESS_ASSIGNED,
             status="True",
             reason=Reason.ASSIGNED,
             message=write_assigned((parse_address(address),), "old"),

@@ -100,7 +100,7 @@ _POOLS: Final = _rule(names.KAVIP_GROUP, names.VERSION, "vippools", "CREATE", "U
 
 
 @dataclass(frozen=True, slots=True)
-class Webhook:
+class RegisteredWebhook:
     """
     One webhook. *everywhere*: also in kavip's own namespace and in ``kube-system``.
 
@@ -116,14 +116,20 @@ class Webhook:
 
 
 MUTATORS: Final = (
-    Webhook("mutate-service", names.MUTATE_SERVICE_PATH, _SERVICES, (_NOT_DELETED, _KAVIP_OR_PLAIN), everywhere=False),
-    Webhook("mutate-keepalivedgroup", names.MUTATE_GROUP_PATH, _GROUPS, (_NOT_DELETED,)),
+    RegisteredWebhook(
+        "mutate-service", names.MUTATE_SERVICE_PATH, _SERVICES, (_NOT_DELETED, _KAVIP_OR_PLAIN), everywhere=False
+    ),
+    RegisteredWebhook("mutate-keepalivedgroup", names.MUTATE_GROUP_PATH, _GROUPS, (_NOT_DELETED,)),
 )
 VALIDATORS: Final = (
-    Webhook("validate-service", names.VALIDATE_SERVICE_PATH, _SERVICES, (_NOT_DELETED, _KAVIP), everywhere=False),
-    Webhook("validate-keepalivedgroup", names.VALIDATE_GROUP_PATH, _GROUPS, (_NOT_DELETED,)),
-    Webhook("warn-keepalivedgroup", names.VALIDATE_GROUP_PATH, _GROUP_DELETION, (_NOT_DELETED,), warns_only=True),
-    Webhook("validate-vippool", names.VALIDATE_POOL_PATH, _POOLS, (_NOT_DELETED,)),
+    RegisteredWebhook(
+        "validate-service", names.VALIDATE_SERVICE_PATH, _SERVICES, (_NOT_DELETED, _KAVIP), everywhere=False
+    ),
+    RegisteredWebhook("validate-keepalivedgroup", names.VALIDATE_GROUP_PATH, _GROUPS, (_NOT_DELETED,)),
+    RegisteredWebhook(
+        "warn-keepalivedgroup", names.VALIDATE_GROUP_PATH, _GROUP_DELETION, (_NOT_DELETED,), warns_only=True
+    ),
+    RegisteredWebhook("validate-vippool", names.VALIDATE_POOL_PATH, _POOLS, (_NOT_DELETED,)),
 )
 
 
@@ -154,7 +160,7 @@ def configurations(
     mutating = {"failurePolicy": options.mutating, "timeoutSeconds": MUTATE_TIMEOUT, "reinvocationPolicy": "Never"}
     validating = {"failurePolicy": options.validating, "timeoutSeconds": VALIDATE_TIMEOUT}
 
-    def as_json(webhook: Webhook, common: dict[str, Any]) -> dict[str, Any]:
+    def as_json(webhook: RegisteredWebhook, common: dict[str, Any]) -> dict[str, Any]:
         trust = {"caBundle": ca_bundle} if ca_bundle else {}
         where = {} if webhook.everywhere else {"namespaceSelector": _outside(*SKIPPED_NAMESPACES, namespace)}
         return {

@@ -12,8 +12,7 @@ from prometheus_client import Gauge
 
 from kavip import telemetry
 from kavip.api import conditions
-from kavip.names import Condition as ConditionType
-from kavip.names import Contest, Reason
+from kavip.names import ConditionType, Contest, Reason
 from kavip.reconcile.observed.agentstates import AgentStates
 from kavip.snapshot import Snapshot
 

@@ -20,7 +20,7 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
 from kavip.ipam.ledger.claims import AddressIndex
 from kavip.ipam.record import FOREIGN_REASONS, read_record
-from kavip.names import Condition
+from kavip.names import ConditionType
 
 Holders = Callable[[Address], Iterable[Service | KeepalivedGroup]]
 """The Services and groups that hold an address."""
@@ -95,7 +95,7 @@ def _since(holder: Service | KeepalivedGroup, address: Address) -> str:
     """The time at which kavip assigned *address* to *holder*, "" if that is not known, as for externalIPs."""
     if isinstance(holder, KeepalivedGroup):
         return holder.metadata.creation_timestamp or ""
-    condition = conditions.find(holder.status.conditions, Condition.ADDRESS_ASSIGNED)
+    condition = conditions.find(holder.status.conditions, ConditionType.ADDRESS_ASSIGNED)
     return condition.last_transition_time if condition and _is_assigned(holder, address) else ""
 
 

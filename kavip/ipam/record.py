@@ -61,7 +61,7 @@ class Record(NamedTuple):
 
 def read_record(service: Service) -> Record:
     """The record in the status of *service*."""
-    found = conditions.find(service.status.conditions, names.Condition.ADDRESS_ASSIGNED)
+    found = conditions.find(service.status.conditions, names.ConditionType.ADDRESS_ASSIGNED)
     return Record(found.reason, found.message) if found else Record()
 
 

@@ -149,7 +149,7 @@ def _problematic(snapshot: Snapshot) -> set[str]:
 
 
 def _is_accepted(pool: VIPPool) -> bool:
-    found = conditions.find(pool.status.conditions, names.Condition.ACCEPTED)
+    found = conditions.find(pool.status.conditions, names.ConditionType.ACCEPTED)
     return found is not None and found.status == "True"
 
 

@@ -153,7 +153,7 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
-class Reservation:
+class GroupReservation:
     """What a group's status will say once its write is seen: no other group may take these VRIDs or this port."""
 
     router_ids: frozenset[int] = frozenset()
@@ -205,7 +205,7 @@ class GroupRecord:
     ``Programmed`` names an obstacle, and not only the progress.
     """
 
-    reservation: Reservation = Reservation()
+    reservation: GroupReservation = GroupReservation()
     excluded: Mapping[str, Refusal] = field(default_factory=lambda: MappingProxyType({}), hash=False)
     unconfirmed: Mapping[str, Unconfirmed] = field(default_factory=lambda: MappingProxyType({}), hash=False)
     obstructed: frozenset[str] = frozenset()

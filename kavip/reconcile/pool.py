@@ -14,8 +14,7 @@ from kavip.ipam import messages
 from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.ledger.usage import FamilyUsage
 from kavip.ipam.ranges import FAMILY_NAMES
-from kavip.names import Condition as ConditionType
-from kavip.names import Reason
+from kavip.names import ConditionType, Reason
 from kavip.reconcile.mergepatch import merge_patch
 from kavip.reconcile.plan import ConditionState, KeyKind, Notice, PoolPlan, StatusPatch, timestamp
 from kavip.snapshot import Snapshot

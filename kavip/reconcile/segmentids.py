@@ -11,15 +11,15 @@ from types import MappingProxyType
 from typing import Final
 
 from kavip.api.group import KeepalivedGroup
-from kavip.reconcile.plan import Reservation
+from kavip.reconcile.plan import GroupReservation
 from kavip.snapshot import Snapshot
 from kavip.vrrp import routerids
 
-NO_RESERVATIONS: Final[Mapping[str, Reservation]] = MappingProxyType({})
+NO_RESERVATIONS: Final[Mapping[str, GroupReservation]] = MappingProxyType({})
 
 
 def taken_ids(
-    snapshot: Snapshot, group: KeepalivedGroup, reserved: Mapping[str, Reservation] = NO_RESERVATIONS
+    snapshot: Snapshot, group: KeepalivedGroup, reserved: Mapping[str, GroupReservation] = NO_RESERVATIONS
 ) -> frozenset[int]:
     """The VRIDs of the other groups of the segment, without those that *group* had first."""
     held = _held(snapshot, group)

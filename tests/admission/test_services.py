@@ -105,7 +105,7 @@ def test_an_edit_that_ends_sharing_is_refused() -> None:
 def test_an_edit_that_strands_is_accepted_with_a_warning() -> None:
     """With labels that the pool does not select, the Service keeps its address."""
     picky = pool("edge", service_selector=LabelSelector(match_labels={"tier": "gold"}))
-    given = Condition(type=names.Condition.ADDRESS_ASSIGNED, status="True", reason=Reason.ASSIGNED)
+    given = Condition(type=names.ConditionType.ADDRESS_ASSIGNED, status="True", reason=Reason.ASSIGNED)
     old = service("shop/web", group="lb/edge", labels={"tier": "gold"}, holds=["192.0.2.130"])
     old = msgspec.structs.replace(old, status=msgspec.structs.replace(old.status, conditions=[given]))
     new = msgspec.structs.replace(old, metadata=msgspec.structs.replace(old.metadata, labels=None))
@@ -127,7 +127,7 @@ def test_a_service_of_the_platform_is_not_evaluated() -> None:
 
 def test_an_address_from_kavip_is_evaluated_beside_a_platform() -> None:
     """The controller still manages such an address, so its rules apply."""
-    given = Condition(type=names.Condition.ADDRESS_ASSIGNED, status="True", reason=Reason.ASSIGNED)
+    given = Condition(type=names.ConditionType.ADDRESS_ASSIGNED, status="True", reason=Reason.ASSIGNED)
 
     def sharing(name: str, port: int) -> Service:
         key = {names.SHARING_KEY_ANNOTATION: "k"}

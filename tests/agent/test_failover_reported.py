@@ -74,7 +74,7 @@ class Told:
             self._world.service(key.name)
         due.clear()
         for each in self._world.snapshot.services[WEB].status.conditions or ():
-            if each.type == names.Condition.ADVERTISED and self.story[-1:] != [each.message]:
+            if each.type == names.ConditionType.ADVERTISED and self.story[-1:] != [each.message]:
                 self.story.append(each.message)
         return self.story[-1] if self.story else ""
 

@@ -62,7 +62,7 @@ def told(story: Story, kind: str, key: str, condition: str) -> tuple[str, str, s
 
 def is_programmed(story: Story, name: str) -> bool:
     """Whether the Service is Programmed, and a client gets an answer from its VIP."""
-    programmed = told(story, "service", f"shop/{name}", names.Condition.SERVICE_PROGRAMMED)[0] == "True"
+    programmed = told(story, "service", f"shop/{name}", names.ConditionType.SERVICE_PROGRAMMED)[0] == "True"
     return programmed and bool(story.answers(story.address(f"shop/{name}")))
 
 
@@ -72,7 +72,7 @@ def test_a_refused_instance_leaves_its_neighbours_alone(story: Story) -> None:
     serve(story, "bad", {names.ADDRESSES_ANNOTATION: OWN})
 
     def verdict() -> tuple[str, str, str]:
-        return told(story, "service", "shop/bad", names.Condition.SERVICE_PROGRAMMED)
+        return told(story, "service", "shop/bad", names.ConditionType.SERVICE_PROGRAMMED)
 
     wait_for("it is told", lambda: "excludes instance" in verdict()[2], timeout=PATIENCE)
     serve(story, "after")

@@ -120,7 +120,7 @@ def test_the_demo_of_the_predecessor_on_openshift(story: Story, tmp_path: Path) 
 
 def left(story: Story) -> bool:
     """Whether the Service's condition says that OpenShift assigns the address."""
-    return story.condition("service", "demo/demo", names.Condition.ADDRESS_ASSIGNED)[1] == "LeftToPlatform"
+    return story.condition("service", "demo/demo", names.ConditionType.ADDRESS_ASSIGNED)[1] == "LeftToPlatform"
 
 
 def check_families(story: Story) -> None:

@@ -120,7 +120,7 @@ def test_contests_are_counted_when_they_begin() -> None:
 
 def test_masters_collisions_and_silent_agents_are_measured_per_group() -> None:
     """A deleted group and an ended term have no metrics."""
-    service = told(web(), names.Condition.ADVERTISED, "False", "SplitBrain")
+    service = told(web(), names.ConditionType.ADVERTISED, "False", "SplitBrain")
     snapshot = Snapshot.from_objects([build.group(), service])
     shown_now = GroupMetrics()
     shown_now.update(snapshot, AgentStates())

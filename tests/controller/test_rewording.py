@@ -63,7 +63,7 @@ def upgraded() -> tuple[World, Caches]:
     world.settle(*keys)
     world.agents = running(world)
     world.settle(*keys)
-    assert world.condition(KEYS[0], names.Condition.ADVERTISED) == ("True", "Master")
+    assert world.condition(KEYS[0], names.ConditionType.ADVERTISED) == ("True", "Master")
     caches = Caches(cast(Client, None), owned=False)
     caches.objects = world.objects
     some = (world.snapshot.nodes, world.snapshot.pools, world.snapshot.groups)

@@ -33,7 +33,9 @@ def told(found: Service, reason: Reason, status: str = "True", message: str | No
     holds = found.ingress_addresses
     if message is None and reason in ASSIGNED_REASONS and holds:
         message = write_stranded(holds, "x") if reason is Reason.STRANDED else write_assigned(holds, "x")
-    condition = Condition(type=names.Condition.ADDRESS_ASSIGNED, status=status, reason=reason, message=message or "")
+    condition = Condition(
+        type=names.ConditionType.ADDRESS_ASSIGNED, status=status, reason=reason, message=message or ""
+    )
     return msgspec.structs.replace(found, status=msgspec.structs.replace(found.status, conditions=[condition]))
 
 

@@ -276,7 +276,10 @@ def test_an_address_of_a_pool_that_must_be_named_does_not_come_back_without_the_
     """It was given on request. If it were given again after its removal from status, it would be stranded."""
     pools = (EDGE, pool("named", "203.0.113.0/31", auto_assign=False))
     spoken = Condition(
-        type=names.Condition.ADDRESS_ASSIGNED, status="True", reason="Assigned", message="203.0.113.1 from pool named"
+        type=names.ConditionType.ADDRESS_ASSIGNED,
+        status="True",
+        reason="Assigned",
+        message="203.0.113.1 from pool named",
     )
     web = service("a/web")
     wiped = msgspec.structs.replace(web, status=msgspec.structs.replace(web.status, conditions=[spoken]))
@@ -291,7 +294,7 @@ def test_an_address_kept_by_a_refusal_stays_kavips_after_its_pool_is_deleted() -
     refused = outcome(web, holder)
     assert (refused.reason, refused.addresses) == (Reason.ADDRESS_IN_USE, (parse_address("192.0.2.130"),))
     condition = Condition(
-        type=names.Condition.ADDRESS_ASSIGNED, status="False", reason=refused.reason, message=refused.message
+        type=names.ConditionType.ADDRESS_ASSIGNED, status="False", reason=refused.reason, message=refused.message
     )
     waits = msgspec.structs.replace(web, status=msgspec.structs.replace(web.status, conditions=[condition]))
     assert outcome(waits, holder, pools=(LAB,)).reason is Reason.STRANDED

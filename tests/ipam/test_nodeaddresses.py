@@ -24,7 +24,7 @@ def given(at: str, **more: Any) -> Service:
     """A Service to which kavip gave the VIP at that time; nodes are of January 2026."""
     service = build.service("shop/web", group="lb/edge", holds=[VIP], **more)
     told = Condition(
-        type=names.Condition.ADDRESS_ASSIGNED,
+        type=names.ConditionType.ADDRESS_ASSIGNED,
         status="True",
         reason="Assigned",
         message=f"{VIP} from pool edge",

@@ -125,7 +125,7 @@ def test_a_user_who_may_not_write_status_cannot_forge_a_record(
 
 def forged(subject: Service, reason: str, message: str, status: str = "True") -> Service:
     """*subject* with a condition of a user who may write its status."""
-    condition = Condition(type=names.Condition.ADDRESS_ASSIGNED, status=status, reason=reason, message=message)
+    condition = Condition(type=names.ConditionType.ADDRESS_ASSIGNED, status=status, reason=reason, message=message)
     return msgspec.structs.replace(subject, status=msgspec.structs.replace(subject.status, conditions=[condition]))
 
 

@@ -77,7 +77,7 @@ def test_an_upgrade_rewrites_no_service_that_has_all_its_addresses(cluster: Json
     snapshot = Snapshot.from_objects([group(default=True), *services_of(cluster), *pools])
     for service in snapshot.services.values():
         (condition,) = (
-            each for each in service.status.conditions or () if each.type == names.Condition.ADDRESS_ASSIGNED
+            each for each in service.status.conditions or () if each.type == names.ConditionType.ADDRESS_ASSIGNED
         )
         is_whole = len(service.spec.ip_families or ()) <= len(service.ingress_addresses) < 6
         if condition.reason == Reason.ASSIGNED and is_whole:

@@ -118,7 +118,7 @@ def test_the_registry_describes_every_annotation_of_services() -> None:
 
 def test_status_is_read_with_its_writer() -> None:
     """Addresses, host names and kavip's own condition are distinguished."""
-    condition = Condition(type=names.Condition.ADDRESS_ASSIGNED, status="True", reason="Assigned")
+    condition = Condition(type=names.ConditionType.ADDRESS_ASSIGNED, status="True", reason="Assigned")
     ingress = [Ingress(ip="192.0.2.9"), Ingress(hostname="lb.example.com")]
     status = ServiceStatus(load_balancer=LoadBalancer(ingress=ingress), conditions=[condition])
     base = service("shop/web")

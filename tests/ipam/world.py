@@ -187,7 +187,7 @@ def with_status(service: Service, addresses: Iterable[Address], outcome: Outcome
     reason = outcome.reason
     is_true = isinstance(outcome, Allocation) and outcome.is_assigned
     condition = Condition(
-        type=names.Condition.ADDRESS_ASSIGNED,
+        type=names.ConditionType.ADDRESS_ASSIGNED,
         status="True" if is_true else "False",
         reason=reason,
         message=outcome.message,

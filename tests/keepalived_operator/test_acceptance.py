@@ -21,7 +21,7 @@ from kavip.api.service import Service
 from kavip.cli.sources import files
 from kavip.cli.views import simulate
 from kavip.cli.views.simulate import Simulation
-from kavip.names import Condition
+from kavip.names import ConditionType
 from kavip.reconcile.plan import Key, KeyKind
 from kavip.snapshot import Object, Snapshot
 from tests.agent import mounts
@@ -88,7 +88,7 @@ def test_a_addresses_are_left_to_a_platform_that_assigns_them(applied: Simulatio
     """A Service without an address has a VRID, no instance, and a condition that says what assigns addresses."""
     assert "t/svc1" not in applied.configurations[ROUTER]
     found = {each.type: each.reason for each in applied.snapshot.services["t/svc1"].status.conditions or ()}
-    assert found[Condition.ADDRESS_ASSIGNED] == "LeftToPlatform"
+    assert found[ConditionType.ADDRESS_ASSIGNED] == "LeftToPlatform"
 
 
 def test_a_the_same_vip_in_two_groups_is_detected(applied: Simulation) -> None:
@@ -195,7 +195,7 @@ def test_g_the_256th_instance_touches_none_of_the_255() -> None:
     world.settle(Key(KeyKind.GROUP, GROUP), Key(KeyKind.SERVICE, "t/late"))
     assert world.text() == before
     assert world.snapshot.groups[GROUP].status.router_ids == held
-    assert world.condition("t/late", Condition.SERVICE_PROGRAMMED) == ("False", "RouterIDsExhausted")
+    assert world.condition("t/late", ConditionType.SERVICE_PROGRAMMED) == ("False", "RouterIDsExhausted")
 
 
 def test_h_a_dual_stack_service_has_two_instances() -> None:

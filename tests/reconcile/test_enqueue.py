@@ -155,7 +155,7 @@ def test_a_service_that_kavip_cannot_manage_enqueues_nothing() -> None:
 
 def test_a_service_with_kavips_conditions_is_enqueued() -> None:
     """Its conditions must be removed, whatever its type."""
-    told = ServiceStatus(conditions=[Condition(type=names.Condition.ADDRESS_ASSIGNED, status="True")])
+    told = ServiceStatus(conditions=[Condition(type=names.ConditionType.ADDRESS_ASSIGNED, status="True")])
     old = msgspec.structs.replace(web(), status=told)
     new = msgspec.structs.replace(old, spec=msgspec.structs.replace(old.spec, type="ClusterIP"))
     assert WEB in woken(cluster(build.group(), build.pool(), old), old, new)
@@ -164,7 +164,7 @@ def test_a_service_with_kavips_conditions_is_enqueued() -> None:
 
 def test_a_pool_enqueues_only_pools_that_are_not_in_force() -> None:
     """A pool that overlapped a deleted one may come into force. No other pool changes."""
-    condition = Condition(type=names.Condition.ACCEPTED, status="True", reason="Accepted")
+    condition = Condition(type=names.ConditionType.ACCEPTED, status="True", reason="Accepted")
     fine = build.pool("fine", "198.51.100.0/24")
     fine = msgspec.structs.replace(fine, status=msgspec.structs.replace(fine.status, conditions=[condition]))
     clash = build.pool("clash", "192.0.2.130", created="2027-01-01T00:00:00Z")

@@ -134,7 +134,7 @@ def test_a_plain_service_that_kavip_gave_an_address_stays_managed() -> None:
     held = build.service("shop/web", holds=["192.0.2.128"])
     ours = ServiceStatus(
         load_balancer=held.status.load_balancer,
-        conditions=[Condition(type=names.Condition.ADDRESS_ASSIGNED, status="True", reason="Assigned")],
+        conditions=[Condition(type=names.ConditionType.ADDRESS_ASSIGNED, status="True", reason="Assigned")],
     )
     web = type(held)(metadata=held.metadata, spec=held.spec, status=ours)
     assert Snapshot.from_objects([web, build.group("lb/edge", default=True)]).group_of(web) == "lb/edge"

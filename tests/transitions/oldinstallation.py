@@ -42,7 +42,7 @@ class OldInstallation(LiveGroup):
     def programmed_message(self) -> str:
         """The message of the group's condition Programmed."""
         found = self.world.snapshot.groups[GROUP].status.conditions or ()
-        return next((each.message for each in found if each.type == names.Condition.PROGRAMMED), "")
+        return next((each.message for each in found if each.type == names.ConditionType.PROGRAMMED), "")
 
     def settle(self, *, delays: Mapping[str, float] = NO_DELAYS) -> None:
         """Roll out; a timeout reports the message of Programmed."""

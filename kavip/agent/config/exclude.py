@@ -14,11 +14,11 @@ from typing import Final
 from kavip.agent.config.blocks import Block, joined, split
 from kavip.agent.config.facts import NodeFacts, unfit
 from kavip.agent.config.model import (
-    Configuration,
     ConfiguredInstance,
     Exclusion,
     InstanceFault,
     LocalizedConfig,
+    ParsedConfig,
     RefusedConfig,
 )
 from kavip.api.agent import ProblemCode
@@ -73,7 +73,7 @@ def exclude(
     return replace(
         localized,
         text=joined(each for each in blocks if not each.name or each.name in running),
-        configuration=Configuration(tuple(running[name] for name in sorted(running))),
+        configuration=ParsedConfig(tuple(running[name] for name in sorted(running))),
         excluded=excluded,
     )
 

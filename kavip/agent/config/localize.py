@@ -16,7 +16,7 @@ from typing import Final
 from kavip.agent.config import validate
 from kavip.agent.config.exclude import exclude, previous_instances
 from kavip.agent.config.facts import NodeFacts, interface_of, unfit
-from kavip.agent.config.model import Configuration, LocalizedConfig, MountedConfig, RefusedConfig
+from kavip.agent.config.model import LocalizedConfig, MountedConfig, ParsedConfig, RefusedConfig
 from kavip.agent.config.sources import source_notes, unusable_sources
 from kavip.api.address import read_address
 from kavip.api.agent import NodeProblem, ProblemCode
@@ -70,7 +70,7 @@ def _node_text(mounted: MountedConfig, facts: NodeFacts, *, interface: str) -> s
 def _without_faulty_instances(
     mounted: MountedConfig, text: str, facts: NodeFacts, good: LocalizedConfig | None
 ) -> LocalizedConfig | RefusedConfig:
-    found = validate.examine(text, settled=good.configuration if good else Configuration())
+    found = validate.examine(text, settled=good.configuration if good else ParsedConfig())
     if isinstance(found, RefusedConfig):
         return found
     unusable = unusable_sources(mounted.text, text, facts)
@@ -78,7 +78,7 @@ def _without_faulty_instances(
         first = next(iter(unusable.values()))
         return _without_instances(mounted, facts, NodeProblem(first.code, first.message))
     previous = {name: each for name, each in previous_instances(good, facts).items() if name not in unusable}
-    whole = LocalizedConfig(text, mounted.config_hash, Configuration(found.instances))
+    whole = LocalizedConfig(text, mounted.config_hash, ParsedConfig(found.instances))
     localized = exclude(whole, {**unfit(found.instances, facts), **unusable, **found.faults}, previous)
     if isinstance(localized, RefusedConfig):
         return localized
@@ -123,7 +123,7 @@ def empty(node: str, *, config_hash: str = "") -> LocalizedConfig:
     text = (
         f"{_header(node, config_hash, '')}\nglobal_defs {{\n    router_id {router_id}\n    max_auto_priority -1\n}}\n"
     )
-    return LocalizedConfig(text, config_hash, Configuration())
+    return LocalizedConfig(text, config_hash, ParsedConfig())
 
 
 def read_localized(text: str) -> LocalizedConfig | None:

@@ -36,7 +36,7 @@ class ConfiguredInstance:
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
+class ParsedConfig:
     """The instances of a keepalived configuration."""
 
     instances: tuple[ConfiguredInstance, ...] = ()
@@ -123,7 +123,7 @@ class LocalizedConfig:
 
     text: str
     config_hash: str
-    configuration: Configuration
+    configuration: ParsedConfig
     notes: tuple[NodeProblem, ...] = ()
     excluded: tuple[Exclusion, ...] = ()
 

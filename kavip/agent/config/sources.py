@@ -11,7 +11,7 @@ from typing import Final
 
 from kavip.agent.config.blocks import split
 from kavip.agent.config.facts import NodeFacts
-from kavip.agent.config.model import Configuration, InstanceFault, LocalizedConfig
+from kavip.agent.config.model import InstanceFault, LocalizedConfig, ParsedConfig
 from kavip.api.address import read_address
 from kavip.api.agent import NodeProblem, ProblemCode
 
@@ -41,7 +41,7 @@ def unusable_sources(shared: str, text: str, facts: NodeFacts) -> Mapping[str, I
     }
 
 
-def source_notes(text: str, configuration: Configuration, facts: NodeFacts) -> Iterator[NodeProblem]:
+def source_notes(text: str, configuration: ParsedConfig, facts: NodeFacts) -> Iterator[NodeProblem]:
     """Problems of the source addresses in *text* that stop no instance; *configuration* is the parsed *text*."""
     if elsewhere := _source_elsewhere(text, facts):
         yield elsewhere
@@ -79,7 +79,7 @@ def _source_elsewhere(text: str, facts: NodeFacts) -> NodeProblem | None:
     return None
 
 
-def _no_ipv4(text: str, configuration: Configuration, facts: NodeFacts) -> NodeProblem | None:
+def _no_ipv4(text: str, configuration: ParsedConfig, facts: NodeFacts) -> NodeProblem | None:
     """An interface has no IPv4 address to send multicast from; keepalived stays in FAULT, without a log line."""
     usable = {each.virtual_ip.interface for each in facts.held if each.address.family == 4}
     without_ipv4 = {each.name: each.interface for each in configuration.instances if each.family == 4}

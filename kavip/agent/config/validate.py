@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from kavip.agent.config.blocks import split
-from kavip.agent.config.model import Configuration, ConfiguredInstance, InstanceFault, RefusedConfig
+from kavip.agent.config.model import ConfiguredInstance, InstanceFault, ParsedConfig, RefusedConfig
 from kavip.agent.config.parser import BlockParser, InstanceDraft, first_duplicate
 from kavip.api.address import Address
 from kavip.api.agent import ProblemCode
 
-_EMPTY: Final = Configuration()
+_EMPTY: Final = ParsedConfig()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +28,17 @@ class ExaminedConfig:
     faults: Mapping[str, InstanceFault]
 
 
-def read(text: str) -> Configuration | RefusedConfig:
+def read(text: str) -> ParsedConfig | RefusedConfig:
     """Read a localised configuration; one faulty instance refuses all of it."""
     found = examine(text)
     if isinstance(found, RefusedConfig):
         return found
     for name, fault in sorted(found.faults.items()):
         return RefusedConfig(fault.code, fault.of_instance(name).message)
-    return Configuration(found.instances)
+    return ParsedConfig(found.instances)
 
 
-def examine(text: str, *, settled: Configuration = _EMPTY) -> ExaminedConfig | RefusedConfig:
+def examine(text: str, *, settled: ParsedConfig = _EMPTY) -> ExaminedConfig | RefusedConfig:
     """
     Read a localised configuration instance by instance; a fault outside the instances refuses all of it.
 
@@ -78,7 +78,7 @@ def _undefined(draft: InstanceDraft, tracks: Collection[str]) -> str:
     return "it follows a track file that is not defined" if {each.name for each in draft.tracks} - set(tracks) else ""
 
 
-def _conflicts(instances: Iterable[ConfiguredInstance], settled: Configuration) -> dict[str, str]:
+def _conflicts(instances: Iterable[ConfiguredInstance], settled: ParsedConfig) -> dict[str, str]:
     """The instances that claim an address or a VRID that another one has; the message by name."""
     before = {each.name: each for each in settled.instances}
     faults: dict[str, str] = {}

@@ -9,7 +9,7 @@ import signal
 import time
 from typing import Final
 
-from kavip.agent.config.model import Configuration
+from kavip.agent.config.model import ParsedConfig
 from kavip.agent.keepalived import process
 from kavip.agent.keepalived.configtest import Program
 from kavip.agent.keepalived.process import Daemon
@@ -42,7 +42,7 @@ class Monitor:
         """The daemon, if it runs."""
         return await asyncio.to_thread(process.find, self._files.path, config=self._files.config)
 
-    async def dump(self, configuration: Configuration) -> Dump | None:
+    async def dump(self, configuration: ParsedConfig) -> Dump | None:
         """
         The instances, at most :data:`FRESH` seconds old; None if keepalived does not answer.
 
@@ -71,7 +71,7 @@ class Monitor:
         """Whether *daemon* has started far enough to handle SIGHUP and requests for a dump."""
         return await asyncio.to_thread(daemon.handles, _RELOAD, self.program.json_signal)
 
-    async def send_reload_and_confirm(self, daemon: Daemon, configuration: Configuration) -> bool:
+    async def send_reload_and_confirm(self, daemon: Daemon, configuration: ParsedConfig) -> bool:
         """
         Send SIGHUP; return whether a dump shows *configuration* afterwards.
 
@@ -96,12 +96,12 @@ class Monitor:
             await asyncio.sleep(_CONFIRM_PAUSE if outstanding <= 0 else 0)
         return False
 
-    def _find_and_ask(self, configuration: Configuration) -> tuple[bool, Dump | None]:
+    def _find_and_ask(self, configuration: ParsedConfig) -> tuple[bool, Dump | None]:
         """Whether keepalived runs, and its answer. One thread does both: a thread costs more than either."""
         daemon = process.find(self._files.path, config=self._files.config)
         return daemon is not None, self._ask(daemon, configuration) if daemon else None
 
-    def _ask(self, daemon: Daemon, configuration: Configuration) -> Dump | None:
+    def _ask(self, daemon: Daemon, configuration: ParsedConfig) -> Dump | None:
         """Request one dump; from a keepalived without instances, which writes none, only a sign that it runs."""
         deadline = time.monotonic() + process.PATIENCE
         if configuration.instances:

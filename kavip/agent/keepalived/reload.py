@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from kavip.agent.config.localize import empty, same_for_keepalived
-from kavip.agent.config.model import Configuration, LocalizedConfig
+from kavip.agent.config.model import LocalizedConfig, ParsedConfig
 from kavip.agent.config.switchover import running_password
 from kavip.agent.keepalived import process
 from kavip.agent.keepalived.monitor import CONFIRM, Monitor
@@ -105,9 +105,9 @@ class ConfigReloader:
         self._lacks_interface = False
 
     @property
-    def configuration(self) -> Configuration:
+    def configuration(self) -> ParsedConfig:
         """The instances of the installed configuration."""
-        return self.installed.configuration if self.installed else Configuration()
+        return self.installed.configuration if self.installed else ParsedConfig()
 
     @property
     def grace_left(self) -> float:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kavip.agent.config.model import Configuration
+from kavip.agent.config.model import ParsedConfig
 from kavip.agent.keepalived.rundir import replace_file
 from kavip.agent.report.dump import Dump
 from kavip.vrrp import tracking
@@ -57,7 +57,7 @@ class TrackInputs:
         return self.checks is None
 
 
-def numbers(configuration: Configuration, inputs: TrackInputs) -> Mapping[str, int]:
+def numbers(configuration: ParsedConfig, inputs: TrackInputs) -> Mapping[str, int]:
     """The number of each track file that *configuration* names, and of each check."""
     checks = inputs.checks or {}
     lowered = sum(each.weight for each in checks.values() if each.fails)
@@ -73,7 +73,7 @@ def numbers(configuration: Configuration, inputs: TrackInputs) -> Mapping[str, i
     return found
 
 
-def is_followed(configuration: Configuration, written: Mapping[str, int], dump: Dump) -> bool:
+def is_followed(configuration: ParsedConfig, written: Mapping[str, int], dump: Dump) -> bool:
     """
     Whether keepalived follows the numbers that are *written*, as far as *dump* shows it.
 
@@ -99,7 +99,7 @@ class TrackFiles:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._written: dict[str, int] = {}
-        self._configuration, self._inputs = Configuration(), TrackInputs()
+        self._configuration, self._inputs = ParsedConfig(), TrackInputs()
         self._writing = asyncio.Lock()
         self._changed: float | None = None  # the last change that is not verified yet
 
@@ -113,7 +113,7 @@ class TrackFiles:
         self._changed = None
         return is_followed(self._configuration, self._written, dump)
 
-    async def prepare(self, configuration: Configuration) -> None:
+    async def prepare(self, configuration: ParsedConfig) -> None:
         """Write the files for *configuration*, which keepalived reads next. Others stay: it may follow them still."""
         self._configuration = configuration
         await self._write()

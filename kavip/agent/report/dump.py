@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from kavip.agent.config.model import Configuration
+from kavip.agent.config.model import ParsedConfig
 from kavip.api.address import Address, read_address
 
 STATES: Final = ("INIT", "BACKUP", "MASTER", "FAULT")
@@ -94,7 +94,7 @@ def decode(content: bytes) -> Dump | None:
     return tuple(sorted(entries, key=lambda entry: entry.data.iname))
 
 
-def shows(dump: Dump, configuration: Configuration) -> bool:
+def shows(dump: Dump, configuration: ParsedConfig) -> bool:
     """Whether *dump* holds the instances of *configuration*, as far as a dump shows them."""
     found = [(each.data.iname, each.data.vrid, each.data.base_priority, each.data.addresses) for each in dump]
     wanted = [

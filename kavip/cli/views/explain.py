@@ -23,8 +23,7 @@ from kavip.cli.views import simulate
 from kavip.cli.views.listing import Listing
 from kavip.errors import BadInput
 from kavip.ipam.explain import Explanation, explain
-from kavip.names import Condition as ConditionType
-from kavip.names import Reason
+from kavip.names import ConditionType, Reason
 from kavip.reconcile.plan import ReconcileOptions
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import KINDS, Object, Snapshot, is_candidate

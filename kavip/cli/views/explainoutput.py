@@ -15,7 +15,7 @@ from kavip.ipam.explain import ExplainedAddress, ExplainedPool, Explanation, Poo
 from kavip.ipam.ledger.usage import FamilyUsage
 from kavip.ipam.ranges import FAMILY_NAMES
 from kavip.ipam.request import Request
-from kavip.names import Condition as ConditionType
+from kavip.names import ConditionType
 
 _MARKS: Final = {True: "ok", False: "NO", None: "-"}
 _WIDTH: Final = 118

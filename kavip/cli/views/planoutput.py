@@ -10,12 +10,11 @@ from typing import Any, Final
 from kavip.admission.verdict import describe, message_of
 from kavip.api import conditions
 from kavip.cli.views.explain import why_unmanaged
-from kavip.cli.views.simulate import ReviewedObject, Simulation
+from kavip.cli.views.simulate import ObjectReview, Simulation
 from kavip.cli.views.table import table
 from kavip.ipam.explain import format_count
 from kavip.ipam.ranges import FAMILY_NAMES
-from kavip.names import SERVICE, Reason
-from kavip.names import Condition as ConditionType
+from kavip.names import SERVICE, ConditionType, Reason
 from kavip.snapshot import Snapshot
 
 _WIDTH: Final = 118
@@ -44,7 +43,7 @@ def warnings(simulated: Simulation, places: Places = _NO_PLACES) -> list[str]:
     return [*(f"warning: {note}" for note in simulated.notes), *found]
 
 
-def _subject(reviewed: ReviewedObject, places: Places) -> str:
+def _subject(reviewed: ObjectReview, places: Places) -> str:
     key = f"{reviewed.namespace}/{reviewed.name}" if reviewed.namespace else reviewed.name
     place = places.get((reviewed.kind, key))
     return f"{place}: {reviewed.kind} {key}" if place else f"{reviewed.kind} {key}"
@@ -125,7 +124,7 @@ def plan_data(simulated: Simulation) -> dict[str, Any]:
     }
 
 
-def _refused(each: ReviewedObject) -> dict[str, Any]:
+def _refused(each: ObjectReview) -> dict[str, Any]:
     found = sorted(each.verdict.refusals, key=lambda one: (one.field, one.reason, one.message))
     causes = [{"field": one.field, "reason": one.reason, "message": message_of(one)} for one in found]
     return {

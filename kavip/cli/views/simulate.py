@@ -52,7 +52,7 @@ _WITHOUT_A_DEFAULT: Final = frozenset({Reason.GROUP_NOT_FOUND, Reason.POOL_SELEC
 
 
 @dataclass(frozen=True, slots=True)
-class ReviewedObject:
+class ObjectReview:
     """One object and the verdict of admission."""
 
     kind: str
@@ -65,7 +65,7 @@ class ReviewedObject:
 class Simulation:
     """The result of applying the files; *concerned*: the Services that they affect, None for all."""
 
-    reviewed: tuple[ReviewedObject, ...]
+    reviewed: tuple[ObjectReview, ...]
     snapshot: Snapshot
     configurations: Mapping[str, str] = field(default_factory=dict)
     objects: tuple[Mapping[str, Any], ...] = ()
@@ -78,7 +78,7 @@ class Simulation:
         return tuple(sorted(key for key in self.snapshot.services if self.concerned is None or key in self.concerned))
 
     @property
-    def refused(self) -> tuple[ReviewedObject, ...]:
+    def refused(self) -> tuple[ObjectReview, ...]:
         """The objects that admission refuses."""
         return tuple(each for each in self.reviewed if not each.verdict.allowed)
 
@@ -130,7 +130,7 @@ class _Admission:
             if not _is_reviewed(each) or (_has_addresses(each) and key_of(each) not in self._existing):
                 self.snapshot.put(labelled(each))
 
-    def review(self, obj: Reviewable) -> ReviewedObject:
+    def review(self, obj: Reviewable) -> ObjectReview:
         """The verdict about *obj*, which is then in the snapshot if it is admitted or exists in a cluster."""
         old = self._existing.get(key_of(obj))
         applied_object = self._applied(obj, old)
@@ -144,7 +144,7 @@ class _Admission:
             self.snapshot.put(self._visible(applied_object))
         elif not old:
             self.snapshot.drop(*key_of(obj))
-        return ReviewedObject(KINDS[type(obj)], obj.metadata.namespace, obj.metadata.name, verdict)
+        return ObjectReview(KINDS[type(obj)], obj.metadata.namespace, obj.metadata.name, verdict)
 
     def _applied(self, obj: Reviewable, old: Reviewable | None) -> Reviewable:
         """*obj* as the API server would store it."""
@@ -256,7 +256,7 @@ def _plan_all(
     return bodies
 
 
-def _concerned(reviewed: Collection[ReviewedObject], snapshot: Snapshot, cluster: Listing) -> frozenset[str]:
+def _concerned(reviewed: Collection[ObjectReview], snapshot: Snapshot, cluster: Listing) -> frozenset[str]:
     """The Services of the files, and those of the cluster whose addresses the files change."""
     named = {f"{each.namespace}/{each.name}" for each in reviewed if each.kind == names.SERVICE}
     before = {each.key: each.ingress_addresses for each in cluster.objects if isinstance(each, Service)}

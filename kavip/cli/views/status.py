@@ -17,8 +17,7 @@ from kavip.api.group import InstanceStatus, KeepalivedGroup
 from kavip.api.meta import Condition
 from kavip.api.pool import Usage, VIPPool
 from kavip.api.service import Service
-from kavip.names import Condition as ConditionType
-from kavip.names import Reason
+from kavip.names import ConditionType, Reason
 from kavip.snapshot import Object, Snapshot
 
 _MASTER: Final = "MASTER"

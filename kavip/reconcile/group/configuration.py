@@ -30,7 +30,7 @@ from kavip.vrrp.staging import stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Configuration:
+class GroupConfiguration:
     """
     What the nodes of a group should run.
 
@@ -57,25 +57,25 @@ class ConfigurationBuilder:
     running: Mapping[str, RunningInstance]
     coexistence: Coexistence
 
-    def build(self, members: Shards, router_ids: RouterIDs) -> Configuration:
+    def build(self, members: Shards, router_ids: RouterIDs) -> GroupConfiguration:
         """The configuration with *members*."""
         try:
             fitted = self._fit(members, router_ids)
         except UnsafeValue as error:
-            return Configuration(refusal=Refusal.of(Reason.INVALID, error))
+            return GroupConfiguration(refusal=Refusal.of(Reason.INVALID, error))
         model, text, excluded = fitted.model, fitted.config, fitted.excluded
         if refusal := text.oversized:
-            return Configuration(model=model, final=model, refusal=refusal, excluded=excluded)
+            return GroupConfiguration(model=model, final=model, refusal=refusal, excluded=excluded)
         if self.coexistence.old:  # pods of keepalived-operator decide what may run with them
-            return Configuration(model=model, final=model, current=text, excluded=excluded)
+            return GroupConfiguration(model=model, final=model, current=text, excluded=excluded)
         kept = members.map(lambda _: None, excluded.keys())
         complete = model  # with the instances, too, whose VRIDs are not persisted yet
         if router_ids.persisted.keys() != router_ids.assigned.keys():
             complete = self._model(kept, router_ids.assigned, members.memory)
         staged = self._stage(model, complete, kept, router_ids)
         if staged is model:
-            return Configuration(model=model, final=model, current=text, excluded=excluded)
-        return Configuration(
+            return GroupConfiguration(model=model, final=model, current=text, excluded=excluded)
+        return GroupConfiguration(
             model=staged,
             final=model,
             current=config.render(staged, memory=members.memory),

@@ -11,15 +11,15 @@ from kavip.api.agent import LocalTrack
 from kavip.api.cluster import Node
 from kavip.api.group import GroupStatus, KeepalivedGroup
 from kavip.api.refusal import Refusal
-from kavip.names import Condition
-from kavip.reconcile.group.configuration import Configuration, ConfigurationBuilder
+from kavip.names import ConditionType
+from kavip.reconcile.group.configuration import ConfigurationBuilder, GroupConfiguration
 from kavip.reconcile.group.existing import Existing
 from kavip.reconcile.group.localpolicy import local_tracks
 from kavip.reconcile.group.members import members_of
 from kavip.reconcile.group.routerids import RouterIDs, assign_router_ids
 from kavip.reconcile.observed import neighbours
 from kavip.reconcile.observed.observed import Observed
-from kavip.reconcile.plan import ReconcileOptions, Reservation
+from kavip.reconcile.plan import GroupReservation, ReconcileOptions
 from kavip.reconcile.rollout.peers import is_final, next_peers, rollout_status
 from kavip.snapshot import Snapshot
 from kavip.vrrp import instances
@@ -46,7 +46,7 @@ class Desired:
     leaving_nodes: tuple[Node, ...]
     router_ids: RouterIDs
     port: int
-    configuration: Configuration
+    configuration: GroupConfiguration
     locals: tuple[LocalTrack, ...]
     is_persisted: bool
     is_rolling: bool
@@ -58,11 +58,11 @@ class Desired:
         return (*self.nodes, *self.leaving_nodes)
 
     @property
-    def reserved(self) -> Reservation:
+    def reserved(self) -> GroupReservation:
         """The VRIDs and the port that no other group may take from now on."""
         model = self.configuration.model
         running = {instance.router_id for instance in model.instances} if model else set()
-        return Reservation(frozenset({*self.router_ids.assigned.values(), *running}), self.port)
+        return GroupReservation(frozenset({*self.router_ids.assigned.values(), *running}), self.port)
 
 
 def desired_of(
@@ -112,7 +112,7 @@ def _leaving_nodes(
 
 
 # --- the port of the agents -------------------------------------------------------------------------------------------
-def port_of(snapshot: Snapshot, group: KeepalivedGroup, *, reserved: Mapping[str, Reservation], first: int) -> int:
+def port_of(snapshot: Snapshot, group: KeepalivedGroup, *, reserved: Mapping[str, GroupReservation], first: int) -> int:
     """
     The port of the group's agents: the one in its spec, the one in its status, or the first free one on its nodes.
 
@@ -123,7 +123,7 @@ def port_of(snapshot: Snapshot, group: KeepalivedGroup, *, reserved: Mapping[str
     taken: set[int] = set()
     older: set[int] = set()
     for other in snapshot.companions(group):
-        ports = {other.spec.metrics_port or other.status.metrics_port, reserved.get(other.key, Reservation()).port}
+        ports = {other.spec.metrics_port or other.status.metrics_port, reserved.get(other.key, GroupReservation()).port}
         taken |= ports
         if other.spec.metrics_port or other.metadata.age_key < group.metadata.age_key:
             older |= ports
@@ -139,4 +139,4 @@ def _is_port_persisted(group: KeepalivedGroup, port: int) -> bool:
 
 def _is_pruned(status: GroupStatus) -> bool:
     """Whether the CRD is keepalived-operator's, which drops every status field that it does not know."""
-    return conditions.find(status.conditions, Condition.PROGRAMMED) is not None and not status.observed_generation
+    return conditions.find(status.conditions, ConditionType.PROGRAMMED) is not None and not status.observed_generation

@@ -14,8 +14,7 @@ import msgspec
 from kavip.api import conditions
 from kavip.api.cluster import Pod
 from kavip.api.group import KeepalivedGroup
-from kavip.names import Condition as ConditionType
-from kavip.names import Reason
+from kavip.names import ConditionType, Reason
 from kavip.reconcile.observed.operator import WritesBlocked
 from kavip.reconcile.plan import ConditionState, GroupPlan, KeyKind, Notice, StatusPatch, timestamp
 from kavip.reconcile.text import few

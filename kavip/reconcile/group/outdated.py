@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from kavip.api.address import Address
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
-from kavip.names import Condition as ConditionType
+from kavip.names import ConditionType
 from kavip.reconcile.group.desired import Desired
 from kavip.reconcile.group.instances import subjects_of
 from kavip.reconcile.observed.agentstates import NO_STATES, ExcludedInstance, NodeState

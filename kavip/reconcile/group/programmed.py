@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from kavip.api.agent import ProblemCode
 from kavip.api.group import KeepalivedGroup
-from kavip.names import Condition as ConditionType
-from kavip.names import Reason
+from kavip.names import ConditionType, Reason
 from kavip.reconcile.group.desired import Desired
 from kavip.reconcile.observed.agentstates import NodeState
 from kavip.reconcile.plan import ConditionState

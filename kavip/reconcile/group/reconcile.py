@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Final
 
 from kavip.api.group import KeepalivedGroup
-from kavip.names import Condition as ConditionType
+from kavip.names import ConditionType
 from kavip.reconcile.group.desired import Desired, desired_of
 from kavip.reconcile.group.existing import RECHECK, existing_of
 from kavip.reconcile.group.inactive import accepted_events, plan_outside

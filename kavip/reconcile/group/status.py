@@ -10,8 +10,7 @@ import msgspec
 
 from kavip.api import conditions
 from kavip.api.group import GroupStatus, KeepalivedGroup, NodesStatus
-from kavip.names import Condition as ConditionType
-from kavip.names import Reason
+from kavip.names import ConditionType, Reason
 from kavip.reconcile.group.accepted import accepted
 from kavip.reconcile.group.desired import Desired
 from kavip.reconcile.group.existing import Existing

@@ -12,7 +12,7 @@ from typing import Final
 
 from kavip import names
 from kavip.reconcile.observed.ownership import OwnerConflict
-from kavip.reconcile.plan import AddressRemoval, Apply, GroupRecord, Reservation
+from kavip.reconcile.plan import AddressRemoval, Apply, GroupRecord, GroupReservation
 
 _NO_RECORD: Final = GroupRecord()
 
@@ -72,13 +72,13 @@ class Records:
         return self.groups.get(group, _NO_RECORD)
 
     @property
-    def reserved(self) -> Mapping[str, Reservation]:
+    def reserved(self) -> Mapping[str, GroupReservation]:
         """By group, what no other group may take."""
         return {key: record.reservation for key, record in self.groups.items()}
 
     def settle(self) -> None:
         """Forget what was reserved by writes: the caches show every write that was done."""
-        self.groups = {key: replace(record, reservation=Reservation()) for key, record in self.groups.items()}
+        self.groups = {key: replace(record, reservation=GroupReservation()) for key, record in self.groups.items()}
 
     def forget_group(self, group: str) -> None:
         """Forget a *group* that is gone."""

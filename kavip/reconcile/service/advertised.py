@@ -11,8 +11,7 @@ from typing import Final
 
 from kavip import names
 from kavip.api.address import Address
-from kavip.names import Condition as ConditionType
-from kavip.names import Reason
+from kavip.names import ConditionType, Reason
 from kavip.reconcile.observed.mastership import Mastership, MasterState
 from kavip.reconcile.plan import ConditionState
 from kavip.reconcile.service.vips import ServiceVIPs

@@ -18,8 +18,7 @@ from kavip.ipam.allocate import left_to_platform, loss, settle_request, waits_fo
 from kavip.ipam.ledger.waiters import ANY_POOL
 from kavip.ipam.record import ASSIGNED_REASONS
 from kavip.ipam.request import read_request
-from kavip.names import Condition as ConditionType
-from kavip.names import Reason
+from kavip.names import ConditionType, Reason
 from kavip.reconcile.plan import AddressRemoval, ConditionState, ReconcileOptions
 from kavip.snapshot import Snapshot
 

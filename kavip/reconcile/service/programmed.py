@@ -13,8 +13,7 @@ from kavip.api import conditions
 from kavip.api.refusal import Refusal, annotation_field
 from kavip.api.scheduling import placement_fields
 from kavip.api.service import Service
-from kavip.names import Condition as ConditionType
-from kavip.names import Reason
+from kavip.names import ConditionType, Reason
 from kavip.reconcile.observed.agentstates import ExcludedInstance
 from kavip.reconcile.plan import ConditionState
 from kavip.reconcile.service.vips import ServiceVIPs, ServingGroup

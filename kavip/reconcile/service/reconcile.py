@@ -22,8 +22,7 @@ from kavip.api.service import Service
 from kavip.ipam.ownership import Ownership
 from kavip.ipam.record import FOREIGN_REASONS
 from kavip.ipam.request import read_request
-from kavip.names import Condition as ConditionType
-from kavip.names import Reason
+from kavip.names import ConditionType, Reason
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import ConditionState, GroupRecord, Notice, ReconcileOptions, ServicePlan
 from kavip.reconcile.service import allocation, throttle

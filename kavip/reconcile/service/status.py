@@ -13,8 +13,7 @@ from kavip import names
 from kavip.api import conditions
 from kavip.api.address import Address, read_address
 from kavip.api.service import Service
-from kavip.names import Condition as ConditionType
-from kavip.names import Reason
+from kavip.names import ConditionType, Reason
 from kavip.reconcile.plan import ConditionState, KeyKind, ServicePlan, StatusPatch, timestamp
 
 _UNANSWERED: Final = ConditionState(

@@ -19,8 +19,7 @@ import msgspec
 from kavip.api import conditions
 from kavip.api.meta import Condition
 from kavip.api.service import Service
-from kavip.names import Condition as ConditionType
-from kavip.names import Reason
+from kavip.names import ConditionType, Reason
 from kavip.reconcile.observed.mastership import Mastership, MasterState
 from kavip.reconcile.plan import ConditionChange, ConditionState, GroupRecord, Unconfirmed, age
 from kavip.reconcile.service.advertised import AdvertisedState

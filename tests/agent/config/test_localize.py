@@ -15,7 +15,7 @@ from kavip.agent.config.facts import (
     leftovers,
 )
 from kavip.agent.config.localize import addresses_of, empty, localize, read_localized
-from kavip.agent.config.model import Configuration, LocalizedConfig, RefusedConfig
+from kavip.agent.config.model import LocalizedConfig, ParsedConfig, RefusedConfig
 from kavip.agent.config.sources import new_source_problem
 from kavip.api.address import BITS, parse_address
 from kavip.api.group import Check
@@ -109,7 +109,7 @@ def test_a_text_that_does_not_match_its_hash_is_refused() -> None:
 def test_an_empty_configuration_is_valid_for_every_node_name() -> None:
     """It holds no instance."""
     for node in ("n1", "a.b-c", "..", ""):
-        assert validate.read(empty(node).text) == Configuration()
+        assert validate.read(empty(node).text) == ParsedConfig()
 
 
 # --- interfaces ---------------------------------------------------------------------------------------------------

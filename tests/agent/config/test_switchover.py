@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kavip.agent import mount
-from kavip.agent.config.model import Configuration, LocalizedConfig, MountedConfig, NextConfig, RefusedConfig
+from kavip.agent.config.model import LocalizedConfig, MountedConfig, NextConfig, ParsedConfig, RefusedConfig
 from kavip.agent.config.switchover import LONGEST, SwitchTimer, config_to_run, is_renewed, timestamp
 from kavip.agent.mount import PasswordFiles
 from kavip.api.agent import ProblemCode
@@ -81,7 +81,7 @@ def test_the_next_configuration_runs_from_its_instant_on() -> None:
 def running(password: str, name: str = "") -> LocalizedConfig:
     """A running configuration with this password, named *name*."""
     head = f"# kavip: localised for n1; configuration 0{f'; password {name}' if name else ''}\n"
-    return LocalizedConfig(f"{head}x {{\n    auth_pass {password}\n}}\n", "", Configuration())
+    return LocalizedConfig(f"{head}x {{\n    auth_pass {password}\n}}\n", "", ParsedConfig())
 
 
 def test_the_password_that_runs_stays_until_the_instant() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from kavip.agent.config import validate
 from kavip.agent.config.localize import localize
-from kavip.agent.config.model import Configuration, LocalizedConfig, RefusedConfig
+from kavip.agent.config.model import LocalizedConfig, ParsedConfig, RefusedConfig
 from kavip.agent.config.validate import ExaminedConfig
 from kavip.api.agent import ProblemCode
 from kavip.vrrp.tracking import Track
@@ -31,7 +31,7 @@ vrrp_instance shop/web {
 def test_a_configuration_is_read() -> None:
     """Name, VRID, interface, priority and addresses of each instance are known."""
     found = validate.read(SOUND)
-    assert isinstance(found, Configuration)
+    assert isinstance(found, ParsedConfig)
     (instance,) = found.instances
     assert (instance.name, instance.router_id, instance.priority, instance.family) == ("shop/web", 7, 200, 4)
     assert [str(each) for each in instance.virtual_ips] == ["192.0.2.130/32"]
@@ -65,7 +65,7 @@ TRACKED = SOUND.replace(
 def test_track_files_are_read() -> None:
     """The track files of an instance and their weights are known."""
     found = validate.read(TRACKED)
-    assert isinstance(found, Configuration), found
+    assert isinstance(found, ParsedConfig), found
     assert found.instances[0].tracks == (Track("check-a", -100),)
 
 
@@ -193,9 +193,9 @@ INSTANCE = SOUND[SOUND.index("vrrp_instance") :]
 CART = INSTANCE.replace("shop/web", "shop/cart").replace("130", "131").replace("router_id 7", "router_id 8")
 
 
-def faults_of(text: str, settled: Configuration | None = None) -> dict[str, str]:
+def faults_of(text: str, settled: ParsedConfig | None = None) -> dict[str, str]:
     """The messages of the faulty instances of *text*, by name."""
-    found = validate.examine(text, settled=settled or Configuration())
+    found = validate.examine(text, settled=settled or ParsedConfig())
     assert isinstance(found, ExaminedConfig), found
     return {name: fault.message for name, fault in found.faults.items()}
 
@@ -233,7 +233,7 @@ def test_a_faulty_instance_does_not_affect_others(old: str, new: str, why: str) 
 def test_the_instance_that_has_an_address_keeps_it() -> None:
     """Of two instances with the same address, the new one is faulty, in any order."""
     settled = validate.read(SOUND)
-    assert isinstance(settled, Configuration)
+    assert isinstance(settled, ParsedConfig)
     thief = CART.replace("131", "130").replace("shop/cart", "shop/a")
     text = SOUND.replace(INSTANCE, thief + INSTANCE)
     assert list(faults_of(text)) == ["shop/web"]

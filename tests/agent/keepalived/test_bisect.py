@@ -10,7 +10,7 @@ from kavip.agent.config import validate
 from kavip.agent.config.blocks import joined, split
 from kavip.agent.config.exclude import PreviousInstances, previous_instances
 from kavip.agent.config.facts import NodeFacts
-from kavip.agent.config.model import Configuration, InstanceFault, LocalizedConfig, RefusedConfig
+from kavip.agent.config.model import InstanceFault, LocalizedConfig, ParsedConfig, RefusedConfig
 from kavip.agent.keepalived.bisect import AGAIN, MAX_RUNS, SECONDS, Bisector
 from kavip.agent.keepalived.configtest import FailedTest
 from kavip.api.agent import ProblemCode, RefusedBy
@@ -36,7 +36,7 @@ def localized(text: str) -> LocalizedConfig:
     """*text* as a localised configuration."""
     found = validate.examine(text)
     assert not isinstance(found, RefusedConfig)
-    return LocalizedConfig(text, "abc", Configuration(found.instances))
+    return LocalizedConfig(text, "abc", ParsedConfig(found.instances))
 
 
 @dataclass

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from kavip.agent.config.model import Configuration
+from kavip.agent.config.model import ParsedConfig
 from kavip.agent.keepalived import monitor
 from kavip.agent.keepalived import process as daemons
 from kavip.agent.keepalived.monitor import Monitor
 from kavip.agent.keepalived.process import Daemon
 from kavip.agent.keepalived.rundir import RunDirectory
 
-RUNS = Configuration(instances=())
+RUNS = ParsedConfig(instances=())
 BUDGET = 0.2
 LONG = 60.0
 QUESTIONS = 5  # at most, in the time of one

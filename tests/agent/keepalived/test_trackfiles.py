@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from kavip.agent.config.model import Configuration, ConfiguredInstance
+from kavip.agent.config.model import ConfiguredInstance, ParsedConfig
 from kavip.agent.keepalived.trackfiles import CheckResult, TrackFiles, TrackInputs, is_followed, numbers
 from kavip.agent.report.dump import Data, Entry
 from kavip.vrrp.tracking import Track, local_track
 
 WEB = local_track("shop/web")
-RUNNING = Configuration(
+RUNNING = ParsedConfig(
     (
         ConfiguredInstance("shop/api", 8, "eth0", 180, tracks=(Track("check-api", -100), Track("check-router", 0))),
         ConfiguredInstance("shop/web", 7, "eth0", 240, tracks=(Track("check-router", 0), Track(WEB, -1))),
@@ -77,7 +77,7 @@ async def test_unused_files_are_removed(tmp_path: Path) -> None:
     await tracks.prepare(RUNNING)
     await tracks.update_checks({})
     await tracks.update_endpoints(unready=frozenset({WEB}))
-    await tracks.prepare(Configuration(RUNNING.instances[:1]))
+    await tracks.prepare(ParsedConfig(RUNNING.instances[:1]))
     assert WEB in content(tmp_path / "track")
     await tracks.remove_unused()
     assert content(tmp_path / "track").keys() == {"check-api", "check-router"}
@@ -112,7 +112,7 @@ def test_a_keepalived_that_ignores_track_files_is_detected(
     """It stays master although a file means FAULT, or its priority does not show a weight."""
     track = Track("check-web", weight)
     tracking = ConfiguredInstance("shop/web", 7, "eth0", 200, tracks=(track,))
-    configuration = Configuration((tracking, ConfiguredInstance("x", 8, "eth0")))
+    configuration = ParsedConfig((tracking, ConfiguredInstance("x", 8, "eth0")))
     data = Data("shop/web", 7, state, base_priority=200, effective_priority=priority)
     assert is_followed(configuration, {"check-web": number}, (Entry(data), Entry(Data("x", 8, 3)))) is wanted
 
@@ -122,7 +122,7 @@ async def test_a_change_is_verified_once(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("kavip.agent.keepalived.trackfiles.NOTICED", -1.0)
     tracks = TrackFiles(tmp_path / "track")
     await tracks.prepare(
-        Configuration((ConfiguredInstance("shop/web", 7, "eth0", 200, tracks=(Track("check-web", 0),)),))
+        ParsedConfig((ConfiguredInstance("shop/web", 7, "eth0", 200, tracks=(Track("check-web", 0),)),))
     )
     master = (Entry(Data("shop/web", 7, 2, base_priority=200, effective_priority=200)),)
     assert (tracks.needs_verification, tracks.verify(master), tracks.needs_verification) == (True, True, False)

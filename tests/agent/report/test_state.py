@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from kavip.agent.config.model import Configuration, ConfiguredInstance, Exclusion, InstanceFault
+from kavip.agent.config.model import ConfiguredInstance, Exclusion, InstanceFault, ParsedConfig
 from kavip.agent.report import dump, metrics
 from kavip.agent.report.health import CheckHealth, CheckStatus
 from kavip.agent.report.state import AgentStatus, agent_state, encode, state_changes
@@ -58,12 +58,12 @@ def test_a_dump_that_is_still_being_written_is_none() -> None:
 def test_a_dump_shows_a_configuration() -> None:
     """Name, VRID, priority and addresses of every instance must match."""
     wanted = ConfiguredInstance("shop/web", 7, "eth0", 200, (vip("192.0.2.130"), vip("192.0.2.9/24", "eth1")))
-    assert dump.shows(read(entry("shop/web")), Configuration((wanted,)))
+    assert dump.shows(read(entry("shop/web")), ParsedConfig((wanted,)))
     changes: tuple[dict[str, Any], ...] = ({"vrid": 8}, {"base_priority": 100}, {"evips": []}, {"iname": "shop/cart"})
     for change in changes:
-        assert not dump.shows(read(entry("shop/web", **change)), Configuration((wanted,)))
-    assert not dump.shows((), Configuration((wanted,)))
-    assert dump.shows((), Configuration())
+        assert not dump.shows(read(entry("shop/web", **change)), ParsedConfig((wanted,)))
+    assert not dump.shows((), ParsedConfig((wanted,)))
+    assert dump.shows((), ParsedConfig())
 
 
 def state(found: dump.Dump | None) -> AgentState:

@@ -89,7 +89,7 @@ def test_external_ips_are_the_services_addresses() -> None:
     subject = service("shop/web", group="lb/edge", type="ClusterIP", external_ips=["203.0.113.9"])
     has = "203.0.113.9 (spec.externalIPs)"
     assert explainoutput.text(asked(manifest(subject), SMALL)).startswith(f"Service shop/web would have {has}\n")
-    status = ServiceStatus(conditions=[Condition(names.Condition.ADVERTISED, "False", Reason.NO_MASTER)])
+    status = ServiceStatus(conditions=[Condition(names.ConditionType.ADVERTISED, "False", Reason.NO_MASTER)])
     found = asked(msgspec.structs.replace(subject, status=status), SMALL)
     assert explainoutput.text(found).startswith(f"Service shop/web has {has}, and is not advertised: NoMaster\n")
     assert found.status == 0

@@ -24,7 +24,7 @@ def served(key: str, *vips: str, reason: str = "Master", **more: Any) -> Service
     """A Service that has its addresses, with the *reason* of Advertised."""
     service = build.service(key, group=GROUP, holds=vips, **more)
     status = "True" if reason == "Master" else "False"
-    return told(service, names.Condition.ADVERTISED, status, reason, message="" if reason == "Master" else "why")
+    return told(service, names.ConditionType.ADVERTISED, status, reason, message="" if reason == "Master" else "why")
 
 
 def instance(name: str, number: int, node: str = "n1", *, family: int = 4) -> InstanceStatus:
@@ -87,7 +87,7 @@ def test_the_first_false_condition_is_shown() -> None:
     """The row has its reason and message, and the exit status is 1."""
     waits = told(
         build.service("shop/late", group=GROUP),
-        names.Condition.ADDRESS_ASSIGNED,
+        names.ConditionType.ADDRESS_ASSIGNED,
         "False",
         "PoolExhausted",
         message="full",
@@ -175,9 +175,9 @@ def test_a_held_vip_with_the_policy_local_shows_its_condition() -> None:
     in_vain = "node n1 holds 192.0.2.130; nobody answers there: no node has a ready endpoint"
     web = build.service("shop/web", group=GROUP, holds=("192.0.2.130",), external_traffic_policy="Local")
     api = build.service("shop/api", group=GROUP, holds=("192.0.2.131",))
-    web = told(web, names.Condition.ADVERTISED, "True", "Master", message=in_vain)
+    web = told(web, names.ConditionType.ADVERTISED, "True", "Master", message=in_vain)
     both = "node n1 holds 192.0.2.131; node n2 holds 192.0.2.132"
-    api = told(api, names.Condition.ADVERTISED, "True", "Master", message=both)
+    api = told(api, names.ConditionType.ADVERTISED, "True", "Master", message=both)
     found = report([edge, web, api])
     assert [(each.state, each.message) for each in found.virtual_ips] == [
         ("Master", in_vain),
@@ -226,7 +226,7 @@ def test_control_characters_of_a_status_are_escaped() -> None:
 def test_a_vip_of_a_hidden_group_has_the_state_of_its_service() -> None:
     """Where the user may not read the group, the condition of the Service names the master."""
     web = build.service("shop/web", group=GROUP, holds=("192.0.2.128",))
-    web = told(web, names.Condition.ADVERTISED, "True", "Master", message="node n1 holds 192.0.2.128")
+    web = told(web, names.ConditionType.ADVERTISED, "True", "Master", message="node n1 holds 192.0.2.128")
     (found,) = report([web]).virtual_ips
     assert (found.state, found.message) == ("Master", "node n1 holds 192.0.2.128")
     assert report([web]).status == 0

@@ -8,7 +8,7 @@ from tests.reconcile.world import GROUP, World, cluster
 from tests.support import build
 
 WEB, API = "shop/web", "shop/api"
-ACCEPTED, READY, PROGRAMMED = names.Condition.ACCEPTED, names.Condition.READY, names.Condition.PROGRAMMED
+ACCEPTED, READY, PROGRAMMED = names.ConditionType.ACCEPTED, names.ConditionType.READY, names.ConditionType.PROGRAMMED
 
 
 def serving(key: str, *vips: str, group: str = GROUP, **more: Any) -> Any:

@@ -71,7 +71,7 @@ def test_addresses_that_pods_of_an_ignored_group_may_hold_stay_reserved() -> Non
     )
     world.service(WEB)
     assert world.snapshot.services[WEB].ingress_addresses == (address,)
-    assert world.condition(WEB, names.Condition.SERVICE_PROGRAMMED) == ("False", "GroupNotFound")
+    assert world.condition(WEB, names.ConditionType.SERVICE_PROGRAMMED) == ("False", "GroupNotFound")
     world.service("shop/api")
     assert address not in world.snapshot.services["shop/api"].ingress_addresses
     new = build.service("shop/new")
@@ -86,7 +86,7 @@ def test_services_of_an_ignored_group_report_it() -> None:
     """A Service that names the group keeps its address; Programmed names the namespace that kavip serves."""
     world = confined(build.group(), build.service(WEB, group=GROUP), build.pool())
     world.service(WEB)
-    assert world.condition(WEB, names.Condition.SERVICE_PROGRAMMED) == ("False", "GroupNotFound")
+    assert world.condition(WEB, names.ConditionType.SERVICE_PROGRAMMED) == ("False", "GroupNotFound")
     messages = [each.message for each in world.snapshot.services[WEB].status.conditions or ()]
     assert f"kavip does not serve KeepalivedGroup {GROUP}: name a group in namespace infra" in messages
 

@@ -44,8 +44,8 @@ def test_an_object_of_another_owner_is_not_overwritten() -> None:
         "ObjectConflict",
         "ConfigMap lb/edge is controlled by Deployment shop (uid uid-of-another): delete it, or rename the group",
     )
-    assert condition(world, names.Condition.RECONCILE_ERROR)[:2] == ("True", "LastReconcileCycleFailed")
-    assert condition(world, names.Condition.RECONCILE_SUCCESS)[:2] == ("False", "LastReconcileCycleSucceded")
+    assert condition(world, names.ConditionType.RECONCILE_ERROR)[:2] == ("True", "LastReconcileCycleFailed")
+    assert condition(world, names.ConditionType.RECONCILE_SUCCESS)[:2] == ("False", "LastReconcileCycleSucceded")
 
 
 def test_objects_of_keepalived_operator_are_left_alone() -> None:

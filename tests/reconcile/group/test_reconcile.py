@@ -153,8 +153,8 @@ def test_missing_vrids_cost_only_the_youngest() -> None:
     assert condition(world, ACCEPTED)[:2] == ("True", "Accepted")
     for key in ("shop/s1", "shop/s2", "shop/s3"):
         world.service(key)
-    assert world.condition("shop/s3", names.Condition.SERVICE_PROGRAMMED) == ("False", "RouterIDsExhausted")
-    assert world.condition("shop/s1", names.Condition.SERVICE_PROGRAMMED) == ("False", "Pending")
+    assert world.condition("shop/s3", names.ConditionType.SERVICE_PROGRAMMED) == ("False", "RouterIDsExhausted")
+    assert world.condition("shop/s1", names.ConditionType.SERVICE_PROGRAMMED) == ("False", "Pending")
 
 
 def test_a_vip_of_an_older_service_in_another_group_is_left_out() -> None:

@@ -46,7 +46,7 @@ def test_a_node_that_gets_no_pod_is_not_waited_for(spec: Any) -> None:
     world = with_control_plane(**spec)
     assert condition(world, READY)[:2] == ("True", "Ready")
     assert condition(world, PROGRAMMED)[:2] == ("True", "Programmed")
-    assert world.condition(WEB, names.Condition.SERVICE_PROGRAMMED) == ("True", "Programmed")
+    assert world.condition(WEB, names.ConditionType.SERVICE_PROGRAMMED) == ("True", "Programmed")
     nodes = world.snapshot.groups[GROUP].status.nodes
     assert nodes is not None
     assert (nodes.desired, nodes.ready, nodes.current) == (2, 2, 2)
@@ -73,7 +73,7 @@ def test_no_nodes_names_the_fields_that_exclude_them() -> None:
         "NoNodes",
         "no node matches spec.nodeSelector or spec.tolerations: label a node, or change the field",
     )
-    assert world.condition(WEB, names.Condition.SERVICE_PROGRAMMED) == ("False", "NoNodes")
+    assert world.condition(WEB, names.ConditionType.SERVICE_PROGRAMMED) == ("False", "NoNodes")
 
 
 def test_a_node_whose_taint_evicts_no_pod_does_not_stop_others_from_joining() -> None:

@@ -12,7 +12,7 @@ from tests.reconcile.world import GROUP, World, cluster
 from tests.support import build
 
 WEB, HUGE = "shop/web", "shop/huge"
-PROGRAMMED = names.Condition.SERVICE_PROGRAMMED
+PROGRAMMED = names.ConditionType.SERVICE_PROGRAMMED
 
 
 def serving(key: str, *vips: str, **more: Any) -> Any:

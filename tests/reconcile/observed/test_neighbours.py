@@ -8,7 +8,7 @@ import pytest
 
 from kavip.api.address import parse_address
 from kavip.api.group import KeepalivedGroup
-from kavip.names import SERVICE, Condition
+from kavip.names import SERVICE, ConditionType
 from kavip.reconcile.observed.neighbours import Elsewhere, withhold
 from kavip.reconcile.plan import Key, KeyKind
 from kavip.vrrp.members import Member
@@ -83,7 +83,7 @@ def test_an_address_of_another_group_is_taken_when_that_group_gives_it_up(world:
     found = next(
         each
         for each in world.snapshot.services["shop/new"].status.conditions or ()
-        if each.type.endswith(Condition.PROGRAMMED)
+        if each.type.endswith(ConditionType.PROGRAMMED)
     )
     assert (found.reason, f"KeepalivedGroup {ONE} hold {MOVED} still" in found.message) == ("Pending", True)
     world.snapshot.drop(SERVICE, "shop/web")

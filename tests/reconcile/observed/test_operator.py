@@ -112,7 +112,7 @@ def test_groups_name_the_operator_object() -> None:
     plan = plan_while_operator_runs(world.snapshot, GROUP, blocked, now=NOW)
     (condition,) = body_of(plan)["conditions"]
     assert (condition["type"], condition["status"], condition["reason"]) == (
-        names.Condition.ACCEPTED,
+        names.ConditionType.ACCEPTED,
         "False",
         "OldOperatorRunning",
     )

@@ -11,8 +11,8 @@ from kavip.reconcile.plan import Plan
 from tests.reconcile.world import GROUP, World, body_of
 from tests.support import build
 
-ASSIGNED = names.Condition.ADDRESS_ASSIGNED
-PROGRAMMED = names.Condition.SERVICE_PROGRAMMED
+ASSIGNED = names.ConditionType.ADDRESS_ASSIGNED
+PROGRAMMED = names.ConditionType.SERVICE_PROGRAMMED
 WEB = "shop/web"
 VIP = "192.0.2.128"
 

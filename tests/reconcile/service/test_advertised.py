@@ -21,7 +21,7 @@ from tests.reconcile.world import GROUP, World, body_of, cluster, pod
 from tests.support import build
 
 NOBODY = "; nobody answers there: no node has a ready endpoint (externalTrafficPolicy: Local)"
-ADVERTISED = names.Condition.ADVERTISED
+ADVERTISED = names.ConditionType.ADVERTISED
 SERVICE, EDGE = Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP)
 
 
@@ -81,8 +81,8 @@ def test_the_condition_appears_with_the_first_master() -> None:
     """The first write has only the address and Programmed. Nodes that run the VIP without a master change nothing."""
     world = World(cluster(web(), build.group(), build.pool()))
     assert set(conditions_of(world.service(WEB))) == {
-        names.Condition.ADDRESS_ASSIGNED,
-        names.Condition.SERVICE_PROGRAMMED,
+        names.ConditionType.ADDRESS_ASSIGNED,
+        names.ConditionType.SERVICE_PROGRAMMED,
     }
     world.settle(SERVICE, EDGE)
     say(world, n1=node(), n2=node())
@@ -97,7 +97,7 @@ def test_programmed_and_master_are_one_write() -> None:
     world.agents = AgentStates({GROUP: {"n1": node("MASTER"), "n2": node()}})
     assert world.group().also == (SERVICE,)
     plan = world.service(WEB)
-    assert set(conditions_of(plan)) == {names.Condition.SERVICE_PROGRAMMED, ADVERTISED}
+    assert set(conditions_of(plan)) == {names.ConditionType.SERVICE_PROGRAMMED, ADVERTISED}
     assert [notice.reason for notice in plan.events] == ["Programmed", "Master"]
     assert not world.service(WEB).writes
     assert not world.group().also
@@ -290,7 +290,7 @@ def test_changed_addresses_are_one_write() -> None:
     world.snapshot.put(moved)
     plan = world.service(WEB)
     assert conditions_of(plan) == {
-        names.Condition.SERVICE_PROGRAMMED: ("False", "Pending"),
+        names.ConditionType.SERVICE_PROGRAMMED: ("False", "Pending"),
         ADVERTISED: ("Unknown", "Unknown"),
     }
     assert not world.service(WEB).writes

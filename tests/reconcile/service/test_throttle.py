@@ -104,7 +104,9 @@ def reworded(*kinds: str) -> World:
     return world
 
 
-@pytest.mark.parametrize("kinds", [(ASSIGNED,), (PROGRAMMED,), (names.Condition.ADVERTISED,), (ASSIGNED, PROGRAMMED)])
+@pytest.mark.parametrize(
+    "kinds", [(ASSIGNED,), (PROGRAMMED,), (names.ConditionType.ADVERTISED,), (ASSIGNED, PROGRAMMED)]
+)
 def test_messages_alone_are_no_urgent_write(kinds: tuple[str, ...]) -> None:
     """One write has all new messages. A changed reason makes it urgent."""
     world = reworded(*kinds)

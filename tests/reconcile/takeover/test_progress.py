@@ -205,7 +205,7 @@ def test_the_address_lists_of_the_old_daemons_end_at_one_instant() -> None:
     found = old_installation("n3")
     take_over(found, "n1", "n2")
     found.group()
-    reason, message = condition(found, names.Condition.PROGRAMMED)[1:]
+    reason, message = condition(found, names.ConditionType.PROGRAMMED)[1:]
     assert reason == "Pending"
     assert "a change that all nodes make at one instant (advertised addresses) waits for" in message
 
