@@ -7,6 +7,7 @@ absent from the group is absent here too, so that server-side apply removes it.
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -108,6 +109,8 @@ def daemon_set(
         settings["KAVIP_AGENT_ALLOWED_CIDRS"] = allowed_cidrs
     if metrics != names.Exporter.GEN2BRAIN:  # the default is left out: adding it would restart all agents
         settings["KAVIP_AGENT_METRICS"] = metrics
+    if secrets:
+        settings["KAVIP_AGENT_PASSWORD_DIR"] = PASSWORD_DIR
     spec, labels = group.spec, {names.GROUP_LABEL: group.metadata.name}
     pod = _pod(group, image=image, port=port, settings=settings, secrets=sorted(secrets))
     template: Manifest = {"metadata": {"labels": labels}, "spec": pod}
@@ -186,15 +189,14 @@ def _pod(
     group: KeepalivedGroup, *, image: str, port: int, settings: Mapping[str, str], secrets: Sequence[str]
 ) -> Manifest:
     spec = group.spec
-    agent_image = spec.agent_image or image
+    agent = partial(
+        _container,
+        spec=spec,
+        image=spec.agent_image or image,
+        env=_agent_env(settings),
+        mounts=_agent_mounts(spec, secrets),
+    )
     daemon_image = image if spec.image == names.DEFAULT_IMAGE else spec.image
-    if secrets:
-        settings = {**settings, "KAVIP_AGENT_PASSWORD_DIR": PASSWORD_DIR}
-    agent_env = _agent_env(settings)
-    config = [{"name": "config", "mountPath": CONFIG_DIR, "readOnly": True}]
-    mounts = [*config, *(_password_mount(secret) for secret in secrets)]
-    if _ca_sources(spec):
-        mounts.append({"name": "ca", "mountPath": CA_DIR, "readOnly": True})
     optional = {
         "priorityClassName": spec.daemonset_pod_priority_class_name,
         "nodeSelector": dict(sorted((spec.node_selector or {}).items())),
@@ -210,49 +212,38 @@ def _pod(
         "enableServiceLinks": False,
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "tolerations": _TOLERATE_ALL if spec.tolerations is None else spec.tolerations,
-        "initContainers": [
-            _container(
-                names.SETUP_CONTAINER,
-                agent_image,
-                spec,
-                command=["kavip", "agent", "--once"],
-                env=agent_env,
-                mounts=mounts,
-            )
-        ],
+        "initContainers": [agent(names.SETUP_CONTAINER, command=["kavip", "agent", "--once"])],
         "containers": [
-            {
-                **_container(
-                    names.KEEPALIVED_CONTAINER,
-                    daemon_image,
-                    spec,
-                    command=list(KEEPALIVED_COMMAND),
-                    env=_keepalived_env(),
-                ),
-                # The agent asks keepalived for a new dump. A minute of patience: a restart moves VIPs.
-                "livenessProbe": _probe(names.LIVE_PATH, port, period=10, failures=6),
-            },
-            {
-                **_container(
-                    names.AGENT_CONTAINER, agent_image, spec, command=["kavip", "agent"], env=agent_env, mounts=mounts
-                ),
-                "ports": [
-                    {"name": names.METRICS_PORT_NAME, "containerPort": port, "hostPort": port, "protocol": "TCP"}
-                ],
-                "livenessProbe": _probe(names.STATE_PATH, port, period=10, failures=6),  # any answer
-                "readinessProbe": _probe(names.READY_PATH, port, period=2, failures=3),
-            },
+            _keepalived_container(spec, daemon_image, port),
+            {**agent(names.AGENT_CONTAINER, command=["kavip", "agent"]), **_agent_service(port)},
         ],
         "volumes": _volumes(group, secrets),
         **{name: value for name, value in optional.items() if value},
     }
 
 
+def _keepalived_container(spec: GroupSpec, image: str, port: int) -> Manifest:
+    container = _container(
+        names.KEEPALIVED_CONTAINER, spec=spec, image=image, command=list(KEEPALIVED_COMMAND), env=_keepalived_env()
+    )
+    # The agent asks keepalived for a new dump. A minute of patience: a restart moves VIPs.
+    return {**container, "livenessProbe": _probe(names.LIVE_PATH, port, period=10, failures=6)}
+
+
+def _agent_service(port: int) -> Manifest:
+    """The port and the probes of the agent that runs beside keepalived."""
+    return {
+        "ports": [{"name": names.METRICS_PORT_NAME, "containerPort": port, "hostPort": port, "protocol": "TCP"}],
+        "livenessProbe": _probe(names.STATE_PATH, port, period=10, failures=6),  # any answer
+        "readinessProbe": _probe(names.READY_PATH, port, period=2, failures=3),
+    }
+
+
 def _container(
     name: str,
-    image: str,
-    spec: GroupSpec,
     *,
+    spec: GroupSpec,
+    image: str,
     command: list[str],
     env: list[Manifest],
     mounts: Sequence[Manifest] = (),
@@ -302,6 +293,14 @@ def _probe(path: str, port: int, *, period: int, failures: int) -> Manifest:
         "timeoutSeconds": 5,
         "failureThreshold": failures,
     }
+
+
+def _agent_mounts(spec: GroupSpec, secrets: Sequence[str]) -> list[Manifest]:
+    mounts: list[Manifest] = [{"name": "config", "mountPath": CONFIG_DIR, "readOnly": True}]
+    mounts += [_password_mount(secret) for secret in secrets]
+    if _ca_sources(spec):
+        mounts.append({"name": "ca", "mountPath": CA_DIR, "readOnly": True})
+    return mounts
 
 
 def _password_mount(secret: str) -> Manifest:
