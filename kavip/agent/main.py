@@ -132,15 +132,34 @@ class AgentSettings:
 
 async def main_async(settings: AgentSettings) -> int:
     """Run until SIGTERM or SIGINT, or once; returns the exit status."""
-    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):  # musl has none, and no such heaps
-        for parameter, value in _MALLOC.items():
-            mallopt(parameter, value)
+    _limit_memory()
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(_THREADS))
     run_directory = RunDirectory(Path(settings.run_dir))
     if not await asyncio.to_thread(run_directory.path.is_dir):
         raise SettingsError(f"{setting_name('run_dir')}: {settings.run_dir!r}: want a directory that exists")
-    reconciler = Reconciler(
+    reconciler = _reconciler(settings, run_directory)
+    is_alone = await asyncio.to_thread(run_directory.claim)
+    if settings.once:
+        if is_alone:  # otherwise the agent that runs installs what keepalived needs
+            await reconciler.prepare()
+        return 0
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    if is_alone or await _wait_for_claim(run_directory, stopped):
+        await _run(reconciler, settings, run_directory, stopped)
+    return 0
+
+
+def _limit_memory() -> None:
+    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):  # musl has none, and no such heaps
+        for parameter, value in _MALLOC.items():
+            mallopt(parameter, value)
+
+
+def _reconciler(settings: AgentSettings, run_directory: RunDirectory) -> Reconciler:
+    return Reconciler(
         node=settings.node_name,
         node_ip=settings.address,
         config_dir=Path(settings.config_dir),
@@ -150,39 +169,30 @@ async def main_async(settings: AgentSettings) -> int:
         ca_dir=Path(settings.ca_dir),
         environment=node_environment(settings.node_ip, os.environ),
     )
-    is_alone = await asyncio.to_thread(run_directory.claim)
-    if settings.once:
-        if is_alone:  # otherwise the agent that runs installs what keepalived needs
-            await reconciler.prepare()
-        return 0
-    stopped = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
-    if not is_alone and not await _wait_for_claim(run_directory, stopped):
-        return 0
+
+
+async def _run(
+    reconciler: Reconciler, settings: AgentSettings, run_directory: RunDirectory, stopped: asyncio.Event
+) -> None:
+    """Reconcile and answer requests until *stopped*."""
     await reconciler.start()
     mounts = {Path(settings.config_dir), *await asyncio.to_thread(settings.passwords.folders)}
     watcher = Watcher(
         mounts, run_directory.path, is_relevant=reconciler.is_relevant, network_changed=reconciler.network_changed
     )
+    server = AgentServer(pages(reconciler, Exporter(settings.metrics)), allowed=settings.networks)
     gc.collect()
     gc.freeze()  # these objects stay for ever; scanning them again and again would double the cost of an answer
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(_reconcile(reconciler, watcher, longest=settings.poll_milliseconds / 1000)),
             group.create_task(reconciler.feeds.endpoints.run()),
-            group.create_task(
-                _listen(
-                    AgentServer(pages(reconciler, Exporter(settings.metrics)), allowed=settings.networks),
-                    settings,
-                )
-            ),
+            group.create_task(_listen(server, settings)),
         ]
         await stopped.wait()
         for task in tasks:
             task.cancel()
     await reconciler.feeds.checks.close()
-    return 0
 
 
 async def _wait_for_claim(run_directory: RunDirectory, stopped: asyncio.Event) -> bool:
