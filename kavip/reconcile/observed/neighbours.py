@@ -54,9 +54,6 @@ class Elsewhere:
         return running_instances(self.texts[group], self.memory(group)) if group in self.texts else NO_INSTANCES
 
 
-NOWHERE: Final = Elsewhere({})
-
-
 def elsewhere_of(snapshot: Snapshot, objects: OwnedObjects, group: KeepalivedGroup) -> Elsewhere:
     """The running texts of other groups than *group*, if these have pods."""
     found = {

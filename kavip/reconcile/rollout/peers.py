@@ -59,9 +59,6 @@ class RolloutStatus:
         return not self.leaving and self.behind.isdisjoint(nodes)
 
 
-NOTHING_RUNS: Final = RolloutStatus()
-
-
 def rollout_status(
     snapshot: Snapshot,
     group: KeepalivedGroup,

@@ -20,7 +20,6 @@ from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import Key, KeyKind, timestamp
 from kavip.reconcile.rollout.configmap import Revision
 from kavip.reconcile.rollout.peers import (
-    NOTHING_RUNS,
     PATIENCE,
     RECHECK,
     RolloutStatus,
@@ -83,7 +82,7 @@ def test_the_wait_for_a_first_answer_is_measured_by_the_monotonic_clock() -> Non
 # --- one node -------------------------------------------------------------------------------------------------------
 def test_all_join_at_once_where_nothing_runs() -> None:
     """The first text of a group lists every node."""
-    assert next_peers(nodes("n2", "n1"), NOTHING_RUNS, seeds=SEEDS) == tuple(map(peer_of, nodes("n1", "n2")))
+    assert next_peers(nodes("n2", "n1"), RolloutStatus(), seeds=SEEDS) == tuple(map(peer_of, nodes("n1", "n2")))
     assert next_peers(nodes("n1"), status(Config("", "")), seeds=SEEDS) == tuple(map(peer_of, nodes("n1")))
 
 
