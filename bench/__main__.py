@@ -12,9 +12,12 @@ from typing import Final
 
 BENCHES: Final = (
     ("bench.review", "admission reviews against a no-op aiohttp handler"),
-    ("bench.held", "10,000 Services on a real API server: backlog, one more, restart; compared with a bare client"),
+    (
+        "bench.apiserver",
+        "10,000 Services on a real API server: backlog, one more, restart; compared with a bare client",
+    ),
     ("bench.allocate", "20,000 Services from a /16, in process"),
-    ("bench.crowd", "the allocator with many pools, many waiting Services and many sharers of an address, in process"),
+    ("bench.scale", "the allocator with many pools, many waiting Services and many sharers of an address, in process"),
     ("bench.plan", "the full plan of one Service, in process"),
     ("bench.render", "keepalived.conf of 255 instances, and of 5,000 VIPs"),
     ("bench.agent", "the agent with a keepalived of 255 instances: time to reload, CPU when idle, memory"),

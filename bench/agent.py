@@ -35,7 +35,7 @@ INSTANCES: Final = 255
 CHANGES: Final = 15
 IDLE: Final = 30.0
 SCRAPE: Final = 15.0
-ASK: Final = 2.0
+POLL: Final = 2.0
 LIBRARIES: Final = "asyncio, click, msgspec, prometheus_client, pyroute2, structlog"
 
 
@@ -50,7 +50,7 @@ class Node:
         self.keepalived: Process | None = None
         self._generation = 0
 
-    def mounts(self, data: dict[str, str]) -> None:
+    def swap_mount(self, data: dict[str, str]) -> None:
         """Swap the mount to *data* as kubelet does it."""
         self._generation += 1
         fresh = self.mount / f"..{self._generation}"
@@ -104,7 +104,7 @@ def reloads(node: Node, data: dict[str, str]) -> None:
         before = [_lines(node.keepalived_log, b"Reload complete"), _lines(node.agent_log, b"configuration runs")]
         fresh = changed(data, number)
         began = time.perf_counter()
-        node.mounts(fresh)
+        node.swap_mount(fresh)
         seconds_until(lambda: _lines(node.keepalived_log, b"Reload complete") > before[0])  # noqa: B023 - called here
         read.append(time.perf_counter() - began)
         seconds_until(lambda: _lines(node.agent_log, b"configuration runs") > before[1])  # noqa: B023 - called here
@@ -119,20 +119,20 @@ def idle(node: Node) -> None:
     """Print the agent's share of a core while a client reads /state every 2 s and /metrics every 15 s."""
     assert node.agent and node.keepalived
     daemons = process.children([node.keepalived.pid])
-    before, theirs = _busy([node.agent.pid]), _busy(daemons)
+    before, keepalived_before = _busy([node.agent.pid]), _busy(daemons)
     began = time.perf_counter()
-    asked = 0
+    polls = 0
     while (now := time.perf_counter() - began) < IDLE:
-        due = {names.STATE_PATH: int(now / ASK), names.METRICS_PATH: int(now / SCRAPE)}
+        due = {names.STATE_PATH: int(now / POLL), names.METRICS_PATH: int(now / SCRAPE)}
         _get(node, names.STATE_PATH)
-        if asked % round(SCRAPE / ASK) == 0:
+        if polls % round(SCRAPE / POLL) == 0:
             _get(node, names.METRICS_PATH)
-        asked = due[names.STATE_PATH] + 1
-        time.sleep(max(0.0, asked * ASK - (time.perf_counter() - began)))
+        polls = due[names.STATE_PATH] + 1
+        time.sleep(max(0.0, polls * POLL - (time.perf_counter() - began)))
     taken = time.perf_counter() - began
     share = (_busy([node.agent.pid]) - before) / taken * 100
     row(f"idle, of a core, over {taken:.0f} s", f"{share:.2f} %", goal="under 0.5 %", met=share < 0.5)
-    plain("  keepalived", f"{(_busy(daemons) - theirs) / taken * 100:.2f} %")
+    plain("  keepalived", f"{(_busy(daemons) - keepalived_before) / taken * 100:.2f} %")
 
 
 def memory(node: Node) -> None:
@@ -187,7 +187,7 @@ def main(count: int = INSTANCES) -> None:
     with runs.temporary() as state, Segment(state, nodes=1) as segment:
         host = segment.nodes[0]
         node, data = Node(host, state / "node"), manifest(host, count)
-        node.mounts(data)
+        node.swap_mount(data)
         node.start()
         held = ["ip", "-o", "-4", "addr", "show", "dev", "eth0"]
         process.wait_for("every VIP is up", lambda: host.exec(*held).stdout.count("198.18.") == count, timeout=60)

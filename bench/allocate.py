@@ -15,7 +15,7 @@ from statistics import median
 from time import perf_counter
 
 from bench import goal
-from bench.objects import LABELS, LARGE, SMALL, entered, first_of, pool, services, take
+from bench.objects import LABELS, LARGE, SMALL, allocate, enter, first_of, pool, services
 from bench.timing import MICRO, best, flat, frozen, plain, resident, timed, within
 from kavip.ipam.allocate import decide
 from kavip.ipam.ledger.ledger import Ledger
@@ -63,7 +63,7 @@ def allocated(count: int, *addresses: str) -> tuple[float, Ledger]:
     """Allocate addresses for *count* Services; the seconds that this takes, and the ledger afterwards."""
     pools = Pools.of([pool("bench", *addresses)])
     ledger = Ledger(pools)
-    requests = entered(services(count, dual=len(addresses) > 1), ledger)
+    requests = enter(services(count, dual=len(addresses) > 1), ledger)
     with frozen():
         return timed(lambda: serve(requests, pools, ledger)), ledger
 
@@ -71,7 +71,7 @@ def allocated(count: int, *addresses: str) -> tuple[float, Ledger]:
 def serve(requests: list[Request], pools: Pools, ledger: Ledger) -> None:
     """Allocate addresses for all *requests*."""
     for request in requests:
-        take(request, pools, ledger)
+        allocate(request, pools, ledger)
 
 
 def grown(times: int) -> tuple[float, float]:
@@ -83,9 +83,9 @@ def grown(times: int) -> tuple[float, float]:
     small, large = Pools.of([pool("bench", SMALL)]), Pools.of([pool("bench", LARGE)])
     found = services(times * CHUNK)
     ledgers = [Ledger(small) for _ in range(times)]
-    few = [entered(found[:CHUNK], each) for each in ledgers]
+    few = [enter(found[:CHUNK], each) for each in ledgers]
     ledger = Ledger(large)
-    many = entered(found, ledger)
+    many = enter(found, ledger)
     spent = [0.0, 0.0]
     with frozen():
         for turn in range(times):
@@ -99,7 +99,7 @@ def failing(length: int) -> float:
     """The seconds in which one more Service is refused by a full pool with the prefix *length*."""
     pools = Pools.of([pool("bench", f"10.64.0.0/{length}")])
     ledger = Ledger(pools)
-    *holders, last = entered(services((1 << (32 - length)) + 1), ledger)
+    *holders, last = enter(services((1 << (32 - length)) + 1), ledger)
     serve(holders, pools, ledger)
     with frozen():
         return best(500, lambda: decide(last, pools, ledger, namespace_labels=LABELS))
@@ -109,12 +109,12 @@ def last_of_two(one: str, other: str) -> float:
     """The seconds of an allocation when *one*, tried first, has one free address, and *other* has only free ones."""
     pools = Pools.of([pool("bench", one), pool("wide", other, priority=200)])
     ledger = Ledger(pools)
-    *holders, last = entered(services(pools.in_force[0].ranges[0].size), ledger)
+    *holders, last = enter(services(pools.in_force[0].ranges[0].size), ledger)
     serve(holders, pools, ledger)
     times = []
     with frozen():
         for _ in range(500):
-            times.append(timed(lambda: take(last, pools, ledger)))
+            times.append(timed(lambda: allocate(last, pools, ledger)))
             ledger.abandon(last.key)
     return min(times)
 
@@ -124,7 +124,7 @@ def churn() -> None:
     pools = Pools.of([pool("bench", SMALL)])
     ledger, random = Ledger(pools), Random(1)
     found = services(HELD)
-    requests = entered(found, ledger)
+    requests = enter(found, ledger)
     serve(requests, pools, ledger)
 
     def rounds(count: int) -> None:
@@ -132,7 +132,7 @@ def churn() -> None:
             at = random.randrange(HELD)
             ledger.observe(found[at].key, None)
             ledger.observe(found[at].key, found[at])
-            take(requests[at], pools, ledger)
+            allocate(requests[at], pools, ledger)
 
     times: list[list[float]] = []
     with frozen():
@@ -160,7 +160,7 @@ def cooled(chunks: int) -> tuple[float, float]:
     pools, now = Pools.of([pool("bench", SMALL, cooldown=3600)]), datetime(2026, 1, 1, tzinfo=UTC)
     ledger, random = Ledger(pools), Random(1)
     found = services(HELD)
-    requests = entered(found, ledger)
+    requests = enter(found, ledger)
     serve(requests, pools, ledger)
     ledger.cooldown.lead(now)
 
@@ -170,7 +170,7 @@ def cooled(chunks: int) -> tuple[float, float]:
             ledger.observe(found[at].key, None)
             ledger.cooldown.start(now)
             ledger.observe(found[at].key, found[at])
-            take(requests[at], pools, ledger)
+            allocate(requests[at], pools, ledger)
 
     with frozen():
         times = [timed(rounds) / CHUNK for _ in range(chunks)]
@@ -182,7 +182,7 @@ def restarted(count: int) -> float:
     holders = services(count, held=first_of(SMALL, count))
     ledger = Ledger(Pools.of([pool("bench", SMALL)]))
     with frozen():
-        return timed(lambda: entered(holders, ledger))
+        return timed(lambda: enter(holders, ledger))
 
 
 def overlap(count: int) -> float:

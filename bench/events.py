@@ -10,7 +10,7 @@ from hashlib import sha256
 
 import msgspec
 
-from bench.objects import GROUP, LABELS, LARGE, NEW, crowd, first_of, service
+from bench.objects import GROUP, LABELS, LARGE, NEW, almost_full, first_of, service
 from bench.settled import NOW, Settled, carry_out, settled
 from bench.timing import best, flat, frozen, plain, timed
 from kavip import names
@@ -46,7 +46,7 @@ def table() -> None:
 
 def members(size: int, *, allowed: LabelSelector | None = None) -> Snapshot:
     """A Snapshot with *size* Services in a group whose allowedNamespaces is *allowed*."""
-    snapshot = crowd(size)
+    snapshot = almost_full(size)
     group = snapshot.groups[GROUP]
     spec = msgspec.structs.replace(group.spec, allowed_namespaces=allowed)
     snapshot.put(msgspec.structs.replace(group, spec=spec))

@@ -37,8 +37,8 @@ ROUNDS: Final = 5
 
 KAVIP, BARE = "192.0.2.130", "192.0.2.140"
 PATIENCE: Final = 60.0
-_LEADER, _HEIR = "n1", "n2"
-_REST: Final = 1.0  # seconds from the return of the VIPs to the next event
+_LEADER, _BACKUP = "n1", "n2"
+_PAUSE: Final = 1.0  # seconds from the return of the VIPs to the next event
 _BARE_CONF: Final = """\
 global_defs {{
     router_id {node}
@@ -117,13 +117,13 @@ def _config(milliseconds: int) -> Config:
     group = KeepalivedGroup(metadata=Metadata(name="edge", namespace="lb"), spec=spec)
     name = next(name for n in range(100) if _leads(name := f"bench/s{n}"))
     member = Member(key=name, addresses=(parse_address(KAVIP),), created="2026-01-01T00:00:00Z")
-    peers = [Peer(_LEADER, parse_address("192.0.2.11")), Peer(_HEIR, parse_address("192.0.2.12"))]
+    peers = [Peer(_LEADER, parse_address("192.0.2.11")), Peer(_BACKUP, parse_address("192.0.2.12"))]
     return render(model_of(group, [member], peers, {name: 50}))
 
 
 def _leads(service: str) -> bool:
-    drawn = dict(priorities(f"lb/edge {service}", [_LEADER, _HEIR]))
-    return drawn[_LEADER] > drawn[_HEIR]
+    drawn = dict(priorities(f"lb/edge {service}", [_LEADER, _BACKUP]))
+    return drawn[_LEADER] > drawn[_BACKUP]
 
 
 class Pair:
@@ -131,23 +131,25 @@ class Pair:
 
     def __init__(self, lan: Segment, nodes: dict[str, Node]) -> None:
         self.lan, self.nodes = lan, nodes
-        self.leader, self.heir = nodes[_LEADER], nodes[_HEIR]
+        self.leader, self.backup = nodes[_LEADER], nodes[_BACKUP]
 
     def settle(self) -> None:
         """Wait until the leader has both VIPs, and the other one none."""
 
         def settled() -> bool:
-            held = [self.leader.has(vip) and not self.heir.has(vip) for vip in (KAVIP, BARE)]
+            held = [self.leader.has(vip) and not self.backup.has(vip) for vip in (KAVIP, BARE)]
             return all(held)
 
         process.wait_for("the leader has both VIPs", settled, timeout=PATIENCE)
-        time.sleep(_REST)
+        time.sleep(_PAUSE)
 
     def measure(self, happen: Callable[[], float], undo: Callable[[], None]) -> dict[str, float]:
-        """Run *happen* on the leader; the seconds until the heir answers, by VIP."""
+        """Run *happen* on the leader; the seconds until the backup answers, by VIP."""
         with _asking(self.lan.client) as rows:
             moment = happen()
-            process.wait_for("the heir has both VIPs", lambda: self.heir.has(KAVIP) and self.heir.has(BARE), timeout=30)
+            process.wait_for(
+                "the backup has both VIPs", lambda: self.backup.has(KAVIP) and self.backup.has(BARE), timeout=30
+            )
             time.sleep(0.3)
         undo()
         self.settle()
@@ -223,7 +225,7 @@ def _asking(client: Host) -> Iterator[Rows]:
 
 
 def _first(rows: list[tuple[float, float | None, str]], moment: float) -> float:
-    return min(sent + took for sent, took, node in rows if took is not None and node == _HEIR) - moment
+    return min(sent + took for sent, took, node in rows if took is not None and node == _BACKUP) - moment
 
 
 def main() -> None:

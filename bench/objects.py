@@ -26,7 +26,7 @@ SMALL = "10.64.0.0/16"
 LARGE = "10.64.0.0/14"
 NEW = 900_000
 """The first number of Services that are added later."""
-BORN = "2026-01-01T00:00:00Z"
+CREATED = "2026-01-01T00:00:00Z"
 
 
 def pool(
@@ -42,7 +42,7 @@ def pool(
         max_per_namespace=1 << 30,
         cooldown_seconds=cooldown,
     )
-    return VIPPool(metadata=Metadata(name=name, creation_timestamp=BORN, generation=1), spec=spec)
+    return VIPPool(metadata=Metadata(name=name, creation_timestamp=CREATED, generation=1), spec=spec)
 
 
 def services(count: int, *, held: Sequence[Address] = (), dual: bool = False) -> list[Service]:
@@ -75,7 +75,7 @@ def service(
         metadata=Metadata(
             name=f"s{index:06}",
             namespace=f"bench-{index % NAMESPACES}",
-            creation_timestamp=BORN,
+            creation_timestamp=CREATED,
             resource_version="1",
             labels=labels,
             annotations=notes,
@@ -90,7 +90,7 @@ def service(
     )
 
 
-def entered(found: Iterable[Service], ledger: Ledger) -> list[Request]:
+def enter(found: Iterable[Service], ledger: Ledger) -> list[Request]:
     """Enter *found* into *ledger*; their requests."""
     result = []
     for each in found:
@@ -99,7 +99,7 @@ def entered(found: Iterable[Service], ledger: Ledger) -> list[Request]:
     return result
 
 
-def take(request: Request, pools: Pools, ledger: Ledger) -> None:
+def allocate(request: Request, pools: Pools, ledger: Ledger) -> None:
     """Allocate addresses and record them in *ledger*, as the controller does."""
     outcome = decide(request, pools, ledger, namespace_labels=LABELS)
     assert isinstance(outcome, Allocation), outcome
@@ -116,7 +116,7 @@ def cluster(pools: Iterable[VIPPool], found: Iterable[Service] = (), *, nodes: i
     """A Snapshot with one Shared group, which runs on a few of *nodes* nodes."""
     shared = Instances(mode="Shared", count=16)
     spec = GroupSpec(interface="eth0", node_selector=EDGE, instances=shared, segment="default")
-    meta = Metadata(name="edge", namespace="lb", uid="u", generation=1, creation_timestamp=BORN)
+    meta = Metadata(name="edge", namespace="lb", uid="u", generation=1, creation_timestamp=CREATED)
     ids = {name: 1 + number for number, name in enumerate(shared_instances(shared.count))}
     group = KeepalivedGroup(metadata=meta, spec=spec, status=GroupStatus(router_ids=ids))
     spaces = (Namespace(metadata=Metadata(name=f"bench-{number}", labels=LABELS)) for number in range(NAMESPACES))
@@ -127,7 +127,7 @@ def cluster(pools: Iterable[VIPPool], found: Iterable[Service] = (), *, nodes: i
     return snapshot
 
 
-def crowd(size: int) -> Snapshot:
+def almost_full(size: int) -> Snapshot:
     """A Snapshot in which *size* Services hold all addresses of a pool except one."""
     addresses = first_of(LARGE, size + 1)
     return cluster([pool("bench", f"{addresses[0]}-{addresses[-1]}")], services(size, held=addresses[:size]))

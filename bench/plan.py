@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from bench import events
-from bench.objects import LARGE, NEW, cluster, crowd, pool, service
+from bench.objects import LARGE, NEW, almost_full, cluster, pool, service
 from bench.settled import NOW
 from bench.timing import MICRO, best, flat, frozen, plain, within
 from kavip.api.meta import Condition
@@ -41,7 +41,7 @@ def main() -> None:
 
 def plans(size: int) -> dict[str, float]:
     """The seconds of the plans of a Service while *size* others have addresses, by what the plan does."""
-    snapshot = crowd(size)
+    snapshot = almost_full(size)
     first, second = service(NEW), service(NEW + 1)
     snapshot.put(first)
     with frozen():

@@ -10,8 +10,8 @@ import time
 from statistics import median
 
 from bench.backlog import AGENT
-from bench.further import Watch, watching
 from bench.goal import row
+from bench.onemore import Watch, watching
 from bench.site import MERGE, NAMESPACE, Site, notes, path, running, service
 
 GOAL = 2.0  # seconds beyond a bare LIST

@@ -98,8 +98,10 @@ async def compare(size: int) -> tuple[Round, Round]:
         server.serve_certificate(leaf)
         ports = [await server.start(HOST, 0), await stack.enter_async_context(no_op(leaf))]
         stack.push_async_callback(server.stop)
-        crowd = stack.enter_context(Crowd(ca.certificate_pem.decode(), question()))
-        rounds = [[await crowd.ask(port) for port in ports] for _ in range(ROUNDS + 1)][1:]  # the first warms up
+        clients = stack.enter_context(Clients(ca.certificate_pem.decode(), review_request()))
+        rounds = [[await clients.run_round(port) for port in ports] for _ in range(ROUNDS + 1)][
+            1:
+        ]  # the first warms up
     ours, bare = (summed(found) for found in zip(*rounds, strict=True))
     return ours, bare
 
@@ -137,7 +139,7 @@ async def no_op(leaf: KeyPair) -> AsyncIterator[int]:
 
 
 # --- the clients --------------------------------------------------------------------------------------------------
-class Crowd:
+class Clients:
     """Client processes that send reviews at the same time."""
 
     def __init__(self, trust: str, body: bytes) -> None:
@@ -147,13 +149,13 @@ class Crowd:
         self._processes = []
         for _ in range(CLIENTS):
             ours, theirs = spawn.Pipe()
-            process = spawn.Process(target=attend, args=(theirs, trust, body))
+            process = spawn.Process(target=serve_rounds, args=(theirs, trust, body))
             process.start()
             theirs.close()
             self._pipes.append(ours)
             self._processes.append(process)
 
-    def __enter__(self) -> "Crowd":
+    def __enter__(self) -> "Clients":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -161,7 +163,7 @@ class Crowd:
             pipe.close()  # the end of the pipe ends the client
             process.join()
 
-    async def ask(self, port: int) -> Round:
+    async def run_round(self, port: int) -> Round:
         """Run one round against the server on *port* of this process."""
         start, spent = perf_counter(), process_time()
         for pipe in self._pipes:
@@ -173,7 +175,7 @@ class Crowd:
         return Round(count / seconds, median(latencies), latencies[count * 99 // 100], cost / count)
 
 
-def attend(pipe: Connection, trust: str, body: bytes) -> None:
+def serve_rounds(pipe: Connection, trust: str, body: bytes) -> None:
     """Ask the server on each port that comes through *pipe*, and send back the latencies."""
     head = f"POST {PATH}?timeout=3s HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n"
     request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
@@ -189,11 +191,11 @@ def attend(pipe: Connection, trust: str, body: bytes) -> None:
 async def latencies_of(port: int, request: bytes, context: ssl.SSLContext) -> list[float]:
     """Send this process's share of a round; the latencies."""
     count = REVIEWS // CLIENTS // CONNECTIONS
-    found = await asyncio.gather(*(talk(port, request, context, count=count) for _ in range(CONNECTIONS)))
+    found = await asyncio.gather(*(send_reviews(port, request, context, count=count) for _ in range(CONNECTIONS)))
     return [latency for each in found for latency in each]
 
 
-async def talk(port: int, request: bytes, context: ssl.SSLContext, *, count: int) -> list[float]:
+async def send_reviews(port: int, request: bytes, context: ssl.SSLContext, *, count: int) -> list[float]:
     """Send *count* reviews over one connection, each after the response to the one before."""
     reader, writer = await asyncio.open_connection(HOST, port, ssl=context)
     latencies = []
@@ -246,7 +248,7 @@ def service(index: int, *, address: str = "") -> Service:
     )
 
 
-def question() -> bytes:
+def review_request() -> bytes:
     """A review of the creation of one more Service, as the API server sends it."""
     asked: dict[str, Any] = msgspec.to_builtins(service(1_000_000))
     request = {

@@ -13,7 +13,7 @@ from typing import Final
 import click
 
 from fuzz import endpoint, large, policy
-from fuzz.histories import run as lives
+from fuzz.histories import run as histories_run
 from fuzz.histories.mutants import MUTANTS
 from fuzz.report import Report
 
@@ -36,14 +36,14 @@ def main(reviews: int, histories: int, seed: int | None) -> None:
         print("\n".join(report.lines()), flush=True)
     slow = large.slow(LARGE)
     print("\n".join(["objects of 6 MiB: each field in turn", *(f"  FOUND {line}" for line in slow)]))
-    lived = lives.run(histories, seed=chosen)
-    print("\n".join(lived.lines()), flush=True)
-    escaped = lives.escaped(chosen)
-    print("\n".join([f"{len(MUTANTS)} controllers broken on purpose", *(f"  NOT FOUND {name}" for name in escaped)]))
+    outcome = histories_run.run(histories, seed=chosen)
+    print("\n".join(outcome.lines()), flush=True)
+    surviving = histories_run.surviving_mutants(chosen)
+    print("\n".join([f"{len(MUTANTS)} controllers broken on purpose", *(f"  NOT FOUND {name}" for name in surviving)]))
     sys.exit(
         bool(slow)
-        or bool(escaped)
-        or bool(lived.findings)
+        or bool(surviving)
+        or bool(outcome.findings)
         or any(report.findings or report.creep for report in reports)
     )
 

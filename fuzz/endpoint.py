@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Final
 
-from bench.review import HOST, question
+from bench.review import HOST, review_request
 from fuzz.report import Report, resident
 from kavip.webhook.server import ROUTES
 
 WORKERS: Final = 8
 PATIENCE: Final = 30.0  # seconds until an answer, generous for a busy machine
-SOUND: Final = question()
+SOUND: Final = review_request()
 TOKENS: Final = (
     *(b"\0", b"\xff\xfe", b"\xed\xa0\x80", b"\\ud800", b"1e999999", b"9" * 400, b"-0", b"NaN", b"\\u0000"),
     *(b"[" * 5000, b'{"a":' * 2000, b'"uid":"v",', b'"object":null,', b"null", b"true", b'""', b"{}", b"[]"),
@@ -91,8 +91,8 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
 def run(count: int, *, seed: int) -> Report:
     """Start a server and send *count* requests to it."""
     report = Report("bytes at the endpoint")
-    with _target(report) as told:
-        asyncio.run(_run(count, report, told, seed=seed))
+    with _target(report) as target:
+        asyncio.run(_run(count, report, target, seed=seed))
     return report
 
 
@@ -106,13 +106,13 @@ def _target(report: Report) -> Iterator[dict[str, Any]]:
             report.findings.append(f"{broken} exceptions in the server; see the log above")
 
 
-async def _run(count: int, report: Report, told: dict[str, Any], *, seed: int) -> None:
-    context = ssl.create_default_context(cadata=told["ca"])
+async def _run(count: int, report: Report, target: dict[str, Any], *, seed: int) -> None:
+    context = ssl.create_default_context(cadata=target["ca"])
     numbers = iter(range(count))
     early: list[int] = []
 
     async def work() -> None:
-        client = _Client(told["port"], context)
+        client = _Client(target["port"], context)
         for number in numbers:
             chosen = case(random.Random(f"{seed}/{number}"))
             start = perf_counter()
@@ -122,11 +122,11 @@ async def _run(count: int, report: Report, told: dict[str, Any], *, seed: int) -
             if outcome.startswith("WRONG"):
                 report.findings.append(f"seed {seed}, request {number}: {outcome}: {chosen.data[:200]!r}")
             if not early and number >= count // 10:
-                early.append(resident(told["pid"]))
+                early.append(resident(target["pid"]))
         await client.close()
 
     await asyncio.gather(*(work() for _ in range(WORKERS)))
-    report.resident = early[0], resident(told["pid"])
+    report.resident = early[0], resident(target["pid"])
 
 
 class _Client:
@@ -153,7 +153,7 @@ class _Client:
             return "WRONG: no answer" if chosen.framed else "cut"
         if not chosen.framed or b"connection: close" in head.lower() or head.startswith(b"HTTP/1.0"):
             await self.close()
-        return _judged(int(head.split(maxsplit=2)[1]), body)
+        return _outcome(int(head.split(maxsplit=2)[1]), body)
 
     async def close(self) -> None:
         if self._wire is not None:
@@ -169,7 +169,7 @@ async def _answer(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
     return head, await reader.readexactly(int(length[0])) if length else b""
 
 
-def _judged(status: int, body: bytes) -> str:
+def _outcome(status: int, body: bytes) -> str:
     if 400 <= status < 500:
         return str(status)
     if status != 200:

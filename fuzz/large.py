@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from bench.review import cluster
-from fuzz.policy import judge
+from fuzz.policy import evaluate
 from kavip import names
 
 MOST: Final = 100.0
@@ -60,7 +60,7 @@ def slow(size: int) -> list[str]:
         msgspec.json.decode(body)
         read = process_time() - start
         start = process_time()
-        outcome = judge(path, body, snapshot)
+        outcome = evaluate(path, body, snapshot)
         ratio = (process_time() - start) / read
         if ratio > MOST:
             found.append(f"{path} with large {what}: {outcome} in {ratio:.0f} times what reading it takes")

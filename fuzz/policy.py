@@ -48,15 +48,15 @@ def _batch(path: str, snapshot: Snapshot, report: Report, *, size: int, number: 
         suppress_health_check=list(HealthCheck),
     )
     @given(body=shapes.bodies(path))
-    def judged(body: bytes) -> None:
+    def evaluated(body: bytes) -> None:
         start = perf_counter()
-        outcome = judge(path, body, snapshot)
+        outcome = evaluate(path, body, snapshot)
         report.seconds.append(perf_counter() - start)
         report.answers[outcome] += 1
 
     with contextlib.suppress(_Finding):
         try:
-            judged()
+            evaluated()
         except Exception:  # noqa: BLE001 - any exception of a rule is a finding
             report.findings.append(f"seed {number}, {path}: {traceback.format_exc(limit=-4)}")
             raise _Finding from None
@@ -66,7 +66,7 @@ class _Finding(Exception):
     """A rule has raised an exception."""
 
 
-def judge(path: str, body: bytes, snapshot: Snapshot) -> str:
+def evaluate(path: str, body: bytes, snapshot: Snapshot) -> str:
     """Evaluate *body* as the server does between reading the request and writing the response; the outcome."""
     asked = review.decode_request(body)
     try:

@@ -10,7 +10,7 @@ import pytest
 from blockbuster import BlockBuster
 from hypothesis import settings
 
-from fuzz import steady as steady
+from fuzz import reproducible as reproducible
 
 pytest_plugins = ["hack.schedule", "hack.timing", "hack.testbed.fixtures"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hack.endurance.metrics import Judge
+from hack.endurance.metrics import WebhookCounters
 from hack.endurance.writer import Failure, Record
 
 # The metrics of a kube-apiserver 1.35 with another webhook besides kavip's.
@@ -46,15 +46,15 @@ rest_client_request_retries_total{code="503",host="192.0.2.10:6443",verb="GET"} 
 
 def test_every_lost_call_is_counted() -> None:
     """Calls that failed closed and open, of kavip's webhooks only."""
-    judge = Judge.parse(AFTER) - Judge.parse(BEFORE)
-    assert (judge.calls, judge.by_code) == (13, {"200": 10, "503": 3})
-    assert (judge.refused, judge.lost, judge.fail_open, judge.retried) == (4, 2, 3, 5)
+    counters = WebhookCounters.parse(AFTER) - WebhookCounters.parse(BEFORE)
+    assert (counters.calls, counters.by_code) == (13, {"200": 10, "503": 3})
+    assert (counters.refused, counters.lost, counters.fail_open, counters.retried) == (4, 2, 3, 5)
 
 
 @pytest.mark.parametrize(("share", "seconds"), [(0.5, 0.005), (0.9, 0.025), (1.0, float("inf"))])
 def test_a_percentile_is_a_bucket_bound(share: float, seconds: float) -> None:
     """It is the bound of the first bucket that contains the share."""
-    assert Judge.parse(AFTER).within(share) == seconds
+    assert WebhookCounters.parse(AFTER).within(share) == seconds
 
 
 def test_writes_count_at_the_time_of_their_response() -> None:
@@ -68,5 +68,5 @@ def test_rounds_add_up() -> None:
     """Several rounds count every write and every call."""
     first, second = Record([1.0], []), Record([2.0], [Failure(2.0, "POST", "lost")])
     assert first + second == Record([1.0, 2.0], second.failures)
-    once = Judge.parse(AFTER) - Judge.parse(BEFORE)
+    once = WebhookCounters.parse(AFTER) - WebhookCounters.parse(BEFORE)
     assert ((once + once).calls, (once + once).lost) == (2 * once.calls, 2 * once.lost)

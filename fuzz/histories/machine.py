@@ -12,9 +12,9 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from fuzz.histories import line, tale, users
-from fuzz.histories.judge import Judge
-from fuzz.histories.line import Fate, Request
+from fuzz.histories import describe, fakeclient, users
+from fuzz.histories.fakeclient import Request, WriteResult
+from fuzz.histories.invariants import InvariantChecker
 from fuzz.histories.loop import Loop
 from fuzz.histories.replica import Replica
 from fuzz.histories.server import Server
@@ -32,7 +32,7 @@ COUNTS: Counter[str] = Counter()
 """Counts of this process: histories, steps, writes, idle checks."""
 
 WATCHED = sorted(KINDS.values())
-CALM = 12
+MIN_STEPS = 12
 """The fewest steps between two idle checks, so that faults can accumulate."""
 
 
@@ -45,7 +45,7 @@ class Histories(RuleBasedStateMachine):
         COUNTS["histories"] += 1
         self.loop = Loop()
         self.server = Server()
-        self.judge = Judge(self.server)
+        self.checker = InvariantChecker(self.server)
         self.adrift: list[Request] = []  # open writes of former replicas
         self.made = 0
         for each in (
@@ -58,16 +58,16 @@ class Histories(RuleBasedStateMachine):
             self.server.put(each)
         self.born = 0
         for pool in users.FIRST:
-            self.judge.pool(pool)
+            self.checker.pool_edited(pool)
         self.steps = 0  # since the last idle check
-        self.story: list[str] = []
+        self.events: list[str] = []
         self.leader = self._new()
         self.standby = self._new()
         self.leader.lead()
 
-    def tell(self, *what: object) -> None:
+    def record(self, *what: object) -> None:
         """Record an event for the report of a finding."""
-        self.story.append(" ".join(map(str, what)))
+        self.events.append(" ".join(map(str, what)))
 
     def _new(self) -> Replica:
         self.born += 1
@@ -76,13 +76,13 @@ class Histories(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Every history must reach an idle state."""
         try:
-            self.rest()
+            self.become_idle()
         except AssertionError as error:
-            error.add_note("\n".join(self.story))
+            error.add_note("\n".join(self.events))
             raise
         finally:
             COUNTS["writes"] += len(self.server.writes)
-            COUNTS["stale"] += self.judge.stale
+            COUNTS["stale"] += self.checker.stale
             for each in (self.leader, self.standby):
                 each.die()
             self.loop.close()
@@ -94,10 +94,10 @@ class Histories(RuleBasedStateMachine):
             wire = users.FIRST[0]
             wire = msgspec.structs.replace(wire, spec=msgspec.structs.replace(wire.spec, cooldown_seconds=600))
             self.server.put(wire)
-            self.tell("pool", tale.of(wire))
+            self.record("pool", describe.obj(wire))
         for key in users.KEYS[:count]:
             self.apply(data, key)
-        self.leader.line.deliver_all()
+        self.leader.client.deliver_all()
         if calm:
             self.proceed()
 
@@ -119,7 +119,7 @@ class Histories(RuleBasedStateMachine):
         if old is None:
             self.made += 1
             self.server.put(data.draw(users.services(key, self.made)))
-            self.tell("create", tale.of(self.server.services[key]))
+            self.record("create", describe.obj(self.server.services[key]))
             return
         if old.metadata.deletion_timestamp:
             return
@@ -131,8 +131,8 @@ class Histories(RuleBasedStateMachine):
             self._wipe(new)
         else:
             self.server.put(new)
-        self.tell("edit", tale.of(self.server.services[new.key]))
-        self.judge.edited(old, self.server.services[new.key])
+        self.record("edit", describe.obj(self.server.services[new.key]))
+        self.checker.service_edited(old, self.server.services[new.key])
 
     def _wipe(self, new: Service) -> None:
         """Clear the addresses of a Service that is no longer a LoadBalancer, as the API server does."""
@@ -148,7 +148,7 @@ class Histories(RuleBasedStateMachine):
         """A user deletes a Service; a finalizer may hold it."""
         key = data.draw(st.sampled_from(sorted(self.server.services)))
         found = self.server.services[key]
-        self.tell("delete", tale.of(found))
+        self.record("delete", describe.obj(found))
         if not found.metadata.deletion_timestamp:
             self.server.drop(names.SERVICE, key)
             return
@@ -160,45 +160,45 @@ class Histories(RuleBasedStateMachine):
     def pool(self, data: st.DataObject, name: str) -> None:
         """An administrator adds, edits or deletes a pool, also one with holders."""
         if name in self.server.objects[names.VIP_POOL] and data.draw(st.integers(0, 4)) == 0:
-            self.tell("drop pool", name)
+            self.record("drop pool", name)
             self.server.drop(names.VIP_POOL, name)
             return
         self.made += 1
         self.server.put(new := data.draw(users.pools(name, self.made)))
-        self.judge.pool(new)
-        self.tell("pool", tale.of(new))
+        self.checker.pool_edited(new)
+        self.record("pool", describe.obj(new))
 
     @rule(space=st.sampled_from(users.SPACES))
     def relabel(self, space: str) -> None:
         """A namespace changes its label from prod to test, or back."""
         old = self.server.objects[names.NAMESPACE][space].metadata.label("env")
         self.server.put(new := build.namespace(space, env="test" if old == "prod" else "prod"))
-        self.tell("put", tale.of(new))
+        self.record("put", describe.obj(new))
 
     @rule(new=st.one_of(users.node(), users.group()), stays=st.integers(0, 4))
-    def surroundings(self, new: Any, stays: int) -> None:
+    def change_node_or_group(self, new: Any, stays: int) -> None:
         """A node or a group gets different addresses, or is deleted."""
         kind, key = KINDS[type(new)], new.metadata.key
         if not stays:
             if key in self.server.objects[kind]:
-                self.tell("drop", kind, key)
+                self.record("drop", kind, key)
                 self.server.drop(kind, key)
         else:
-            self.tell("put", tale.of(new))
+            self.record("put", describe.obj(new))
             self.server.put(new)
             self._owned()
         if kind == names.KEEPALIVED_GROUP:
-            self.judge.free()
+            self.checker.default_group_changed()
 
     def _owned(self) -> None:
         """A Service may lose an address that a node or a group has itself."""
         for kind in (names.NODE, names.KEEPALIVED_GROUP):
             for each in self.server.objects[kind].values():
-                self.judge.contested |= users.own(each)
+                self.checker.contested |= users.own(each)
 
     @precondition(lambda self: self.server.services)
     @rule(data=st.data(), address=st.sampled_from((*users.ADDRESSES, users.OUTSIDE)), ours=st.booleans())
-    def intrude(self, data: st.DataObject, address: str, ours: bool) -> None:
+    def other_writer(self, data: st.DataObject, address: str, ours: bool) -> None:
         """Another controller, or a kavip that lost its lease, writes an address into a status."""
         found = self.server.services[data.draw(st.sampled_from(sorted(self.server.services)))]
         if not found.is_load_balancer:
@@ -216,8 +216,8 @@ class Histories(RuleBasedStateMachine):
         )
         if status != found.status:
             self.server.overwrite(msgspec.structs.replace(found, status=status))
-        self.tell("intrude", tale.of(self.server.services[found.key]))
-        self.judge.intruded(found.key)
+        self.record("other_writer", describe.obj(self.server.services[found.key]))
+        self.checker.status_overwritten(found.key)
 
     # --- watches ------------------------------------------------------------------------------------------------------
     @rule(data=st.data(), count=st.integers(1, 4))
@@ -228,83 +228,93 @@ class Histories(RuleBasedStateMachine):
     @rule(data=st.data(), count=st.integers(1, 4))
     def deliver(self, data: st.DataObject, count: int) -> None:
         """A watch delivers a few events, of any kind, to any replica."""
-        found = [(each, kind) for each in (self.leader, self.leader, self.standby) for kind in each.line.backlog()]
+        found = [(each, kind) for each in (self.leader, self.leader, self.standby) for kind in each.client.backlog()]
         if found:
             replica, kind = data.draw(st.sampled_from(found))
-            self.tell("deliver", count, kind, "to", replica.name)
-            replica.line.deliver(kind, count)
+            self.record("deliver", count, kind, "to", replica.name)
+            replica.client.deliver(kind, count)
 
-    @rule(kind=st.sampled_from(WATCHED), fault=st.sampled_from((line.BROKEN, line.EXPIRED)), rewind=st.integers(0, 3))
+    @rule(
+        kind=st.sampled_from(WATCHED),
+        fault=st.sampled_from((fakeclient.BROKEN, fakeclient.EXPIRED)),
+        rewind=st.integers(0, 3),
+    )
     def disturb(self, kind: str, fault: Any, rewind: int) -> None:
         """A watch breaks and repeats events, or expires so that the informer must LIST."""
-        self.tell("disturb", kind, fault, rewind)
-        self.leader.line.disturb(kind, fault, rewind=rewind)
+        self.record("disturb", kind, fault, rewind)
+        self.leader.client.disturb(kind, fault, rewind=rewind)
 
     @rule()
     def proceed(self) -> None:
         """Deliver all events and answer all writes, three times."""
-        self.tell("proceed")
+        self.record("proceed")
         for _ in range(3):
-            self.leader.line.deliver_all()
+            self.leader.client.deliver_all()
             self.loop.spin()
-            for request in list(self.leader.line.requests):
-                self.leader.line.settle(request, Fate.DONE)
+            for request in list(self.leader.client.requests):
+                self.leader.client.finish(request, WriteResult.DONE)
             self.loop.spin()
 
     # --- writes -------------------------------------------------------------------------------------------------------
-    @precondition(lambda self: self.leader.line.requests)
-    @rule(data=st.data(), fate=st.sampled_from((Fate.DONE, Fate.DONE, *Fate)))
-    def answer(self, data: st.DataObject, fate: Fate) -> None:
+    @precondition(lambda self: self.leader.client.requests)
+    @rule(data=st.data(), result=st.sampled_from((WriteResult.DONE, WriteResult.DONE, *WriteResult)))
+    def answer(self, data: st.DataObject, result: WriteResult) -> None:
         """A write ends with a result."""
-        requests = self.leader.line.requests
+        requests = self.leader.client.requests
         request = requests[data.draw(st.integers(0, len(requests) - 1))]
-        self.tell("answer", request.by, tale.asked(request.key, request.body), fate)
-        self.leader.line.settle(request, fate)
+        self.record("answer", request.by, describe.patch(request.key, request.body), result)
+        self.leader.client.finish(request, result)
 
-    @precondition(lambda self: self.leader.line.requests)
-    @rule(data=st.data(), fate=st.sampled_from((Fate.DONE, Fate.DONE, *Fate)))
-    def answer_more(self, data: st.DataObject, fate: Fate) -> None:
+    @precondition(lambda self: self.leader.client.requests)
+    @rule(data=st.data(), result=st.sampled_from((WriteResult.DONE, WriteResult.DONE, *WriteResult)))
+    def answer_more(self, data: st.DataObject, result: WriteResult) -> None:
         """As :meth:`answer`."""
-        self.answer(data, fate)
+        self.answer(data, result)
 
-    @precondition(lambda self: self.leader.line.requests)
+    @precondition(lambda self: self.leader.client.requests)
     @rule(data=st.data())
-    def lose(self, data: st.DataObject) -> None:
+    def lose_response(self, data: st.DataObject) -> None:
         """A write succeeds, but its response is lost; the writes that follow succeed."""
-        self.answer(data, Fate.LOST)
+        self.answer(data, WriteResult.LOST)
         self.loop.spin()
-        for request in list(self.leader.line.requests):
-            self.tell("answer", request.by, tale.asked(request.key, request.body), Fate.DONE)
-            self.leader.line.settle(request, Fate.DONE)
+        for request in list(self.leader.client.requests):
+            self.record("answer", request.by, describe.patch(request.key, request.body), WriteResult.DONE)
+            self.leader.client.finish(request, WriteResult.DONE)
 
-    @precondition(lambda self: self.leader.line.adrift)
+    @precondition(lambda self: self.leader.client.adrift)
     @rule()
-    def arrive(self) -> None:
+    def late_write_arrives(self) -> None:
         """The server processes a write that the leader has given up."""
-        self.leader.line.perform(request := self.leader.line.adrift.pop(0))
-        self.tell("arrive", tale.asked(request.key, request.body), isinstance(request.answer, ApiError))
+        self.leader.client.process(request := self.leader.client.adrift.pop(0))
+        self.record(
+            "late_write_arrives", describe.patch(request.key, request.body), isinstance(request.answer, ApiError)
+        )
 
     @precondition(lambda self: self.adrift)
     @rule()
-    def haunt(self) -> None:
+    def former_leader_write_arrives(self) -> None:
         """The server processes a write of a former replica."""
-        self.leader.line.perform(request := self.adrift.pop(0))
-        self.tell("haunt", tale.asked(request.key, request.body), isinstance(request.answer, ApiError))
-        self.judge.intruded(request.key)
+        self.leader.client.process(request := self.adrift.pop(0))
+        self.record(
+            "former_leader_write_arrives",
+            describe.patch(request.key, request.body),
+            isinstance(request.answer, ApiError),
+        )
+        self.checker.status_overwritten(request.key)
 
     # --- replicas -----------------------------------------------------------------------------------------------------
     @rule(dies=st.booleans())
-    def change(self, dies: bool) -> None:
+    def change_leader(self, dies: bool) -> None:
         """Another replica becomes the leader; writes of the old one may still be open."""
         old, new = self.leader, self.standby
-        self.tell("change, the old one dies" if dies else "change")
+        self.record("change, the old one dies" if dies else "change")
         if dies:
             old.die()
-            self.adrift += old.line.cut()
+            self.adrift += old.client.disconnect()
             self.leader, self.standby = new, self._new()
         else:
             old.resign()
-            self.adrift += old.line.cut()
+            self.adrift += old.client.disconnect()
             self.leader, self.standby = new, old
         self.leader.lead()
 
@@ -314,41 +324,41 @@ class Histories(RuleBasedStateMachine):
         self.loop.skip(seconds)
 
     # --- invariants ---------------------------------------------------------------------------------------------------
-    @precondition(lambda self: self.steps >= CALM)
+    @precondition(lambda self: self.steps >= MIN_STEPS)
     @rule()
-    def rest(self) -> None:
+    def become_idle(self) -> None:
         """Deliver all events and answer all writes until the controller is idle, then check it."""
         self.steps = 0
-        COUNTS["rests"] += 1
-        self.tell("rest")
+        COUNTS["idle checks"] += 1
+        self.record("idle")
         self.adrift.clear()
         for _ in range(500):
             self.loop.spin()
-            self.leader.line.deliver_all()
-            for request in list(self.leader.line.requests):
-                self.tell("  done", tale.asked(request.key, request.body))
-                self.leader.line.settle(request, Fate.DONE)
-            self.judge.writes(self.leader.now)
+            self.leader.client.deliver_all()
+            for request in list(self.leader.client.requests):
+                self.record("  done", describe.patch(request.key, request.body))
+                self.leader.client.finish(request, WriteResult.DONE)
+            self.checker.check_writes(self.leader.now)
             if (
                 self.leader.leads
-                and not self.leader.line.requests
-                and not self.leader.line.backlog()
+                and not self.leader.client.requests
+                and not self.leader.client.backlog()
                 and self._is_idle()
             ):
                 break
         else:
             raise AssertionError("the controller does not become idle")
-        self.leader.check()
-        self.judge.late(self.leader.line.adrift)
-        self.leader.line.adrift.clear()
-        self.judge.rest(self.leader.caches.snapshot, self.leader.now, random.Random(self.server.version))
+        self.leader.raise_errors()
+        self.checker.check_open_writes(self.leader.client.adrift)
+        self.leader.client.adrift.clear()
+        self.checker.check_idle(self.leader.caches.snapshot, self.leader.now, random.Random(self.server.version))
 
     def _is_idle(self) -> bool:
         """Let the back-offs expire; whether no write and no error follows."""
-        writes, version = len(self.leader.line.requests), self.server.version
+        writes, version = len(self.leader.client.requests), self.server.version
         self.loop.skip(3.0)
         troubled = any(each.current_error for each in self.leader.caches.informers)
-        return not troubled and (writes, version) == (len(self.leader.line.requests), self.server.version)
+        return not troubled and (writes, version) == (len(self.leader.client.requests), self.server.version)
 
     @invariant()
     def always(self) -> None:
@@ -356,7 +366,7 @@ class Histories(RuleBasedStateMachine):
         COUNTS["steps"] += 1
         self.steps += 1
         self.loop.spin()
-        self.judge.writes(self.leader.now)
-        self.leader.check()
+        self.checker.check_writes(self.leader.now)
+        self.leader.raise_errors()
         assert not (forgotten := self.leader.forgotten()), f"forgotten: {forgotten}"
         assert not self.loop.faults, self.loop.faults

@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from fuzz.histories.line import Line
+from fuzz.histories.fakeclient import FakeClient
 from fuzz.histories.loop import Loop
 from fuzz.histories.server import Server
 from kavip.caches import Caches
@@ -28,7 +28,7 @@ WORKERS: Final = 3
 BACKOFF: Final = 1.0
 
 
-class _Blind:
+class _NoProber:
     """A prober without agents."""
 
     agents = AgentStates()
@@ -37,7 +37,7 @@ class _Blind:
         """Ignore the target."""
 
 
-class _Frank(Worker):
+class _RecordingWorker(Worker):
     """A worker that keeps its first exception."""
 
     error: Exception | None = None
@@ -45,7 +45,7 @@ class _Frank(Worker):
     def _decide(self, key: Key) -> Plan:
         try:
             return super()._decide(key)
-        except Exception as error:  # raised again for the worker, kept for check()
+        except Exception as error:  # raised again for the worker, kept for raise_errors()
             self.error = self.error or error
             raise
 
@@ -56,16 +56,16 @@ class Replica:
     def __init__(self, server: Server, loop: Loop, name: str) -> None:
         """Start the watches; the replica does not lead yet."""
         self.name, self.loop = name, loop
-        self.line = Line(server, name)
-        client: Any = self.line
+        self.client = FakeClient(server, name)
+        client: Any = self.client
         self.caches = Caches(client, owned=False, now=lambda: self.now)
         self.caches.open()
         self.records = Records()
-        self.told: list[tuple[Key, Notice]] = []
+        self.notices: list[tuple[Key, Notice]] = []
         self._tasks: list[asyncio.Task[Any]] = []
         self._term: list[asyncio.Task[Any]] = []
         self.queue: WorkQueue[Key] | None = None
-        self.worker: _Frank | None = None
+        self.worker: _RecordingWorker | None = None
         for informer in self.caches.informers:
             self._start(self._tasks, informer.run())
         loop.spin()
@@ -90,8 +90,8 @@ class Replica:
         await self.caches.refresh()
         self.records.settle()
         queue: WorkQueue[Key] = WorkQueue(base=0.05, cap=BACKOFF)
-        client: Any = self.line
-        self.worker = worker = _Frank(
+        client: Any = self.client
+        self.worker = worker = _RecordingWorker(
             snapshot=self.caches.snapshot,
             objects=self.caches.objects,
             records=self.records,
@@ -99,8 +99,8 @@ class Replica:
             operator=self.caches.operator,
             queue=queue,
             writer=Writer(client, self.records, self.caches.pending, now=lambda: self.now),
-            prober=_Blind(),
-            notify=lambda key, notice: self.told.append((key, notice)),
+            prober=_NoProber(),
+            notify=lambda key, notice: self.notices.append((key, notice)),
             options=ReconcileOptions(),
             now=lambda: self.now,
             clock=self.loop.time,
@@ -127,7 +127,7 @@ class Replica:
         self.resign()
         self._end(self._tasks)
 
-    def check(self) -> None:
+    def raise_errors(self) -> None:
         """Raise the error of a failed task or decision."""
         if self.worker is not None and self.worker.error is not None:
             raise self.worker.error
@@ -164,7 +164,7 @@ class Replica:
         tasks.append(self.loop.create_task(work))
 
     def _end(self, tasks: list[asyncio.Task[Any]]) -> None:
-        self.check()
+        self.raise_errors()
         for task in tasks:
             task.cancel()
         self.loop.spin()

@@ -23,7 +23,7 @@ from fuzz.histories.mutants import MUTANTS
 BATCH: Final = 100
 LIMIT: Final = 420.0  # seconds after which no further batch begins
 STEPS: Final = 40
-HUNTED: Final = 2_000  # the most histories for one mutant
+MAX_HISTORIES: Final = 2_000  # the most histories for one mutant
 
 
 class Batch(NamedTuple):
@@ -45,9 +45,9 @@ class Outcome(NamedTuple):
         """The outcome as text."""
         counts = self.counts
         yield (
-            f"histories of IPAM: {counts['histories']:,} histories, {counts['steps']:,} steps, {counts['rests']:,} "
-            f"idle checks, {counts['writes']:,} status writes of Services, {len(self.findings)} findings, "
-            f"in {self.seconds:.0f} s"
+            f"histories of IPAM: {counts['histories']:,} histories, {counts['steps']:,} steps, "
+            f"{counts['idle checks']:,} idle checks, {counts['writes']:,} status writes of Services, "
+            f"{len(self.findings)} findings, in {self.seconds:.0f} s"
         )
         if counts["histories"] < self.wanted:
             yield f"  {self.wanted:,} were requested; the time limit was reached"
@@ -55,18 +55,18 @@ class Outcome(NamedTuple):
         yield from (f"  FOUND {finding}" for finding in self.findings)
 
 
-def escaped(seed: int) -> list[str]:
+def surviving_mutants(seed: int) -> list[str]:
     """The mutants that the histories do not find."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
-        hunts = {name: pool.submit(hunt, name, seed=seed) for name in sorted(MUTANTS)}
-        return [name for name, hunted in hunts.items() if not hunted.result()]
+        searches = {name: pool.submit(find_mutant, name, seed=seed) for name in sorted(MUTANTS)}
+        return [name for name, search in searches.items() if not search.result()]
 
 
-def hunt(name: str, *, seed: int) -> int:
+def find_mutant(name: str, *, seed: int) -> int:
     """The number of histories until the mutant *name* is found; 0 if it is not found."""
     with MUTANTS[name]():
-        found = batch(HUNTED, number=seed)
+        found = batch(MAX_HISTORIES, number=seed)
     return found.counts["histories"] if found.finding else 0
 
 
@@ -98,7 +98,7 @@ def batch(size: int, *, number: int) -> Batch:
     COUNTS.clear()
     last: list[Histories] = []
 
-    class Told(Histories):
+    class Recorded(Histories):
         def __init__(self) -> None:
             super().__init__()
             last[:] = [self]
@@ -115,8 +115,8 @@ def batch(size: int, *, number: int) -> Batch:
     )
     finding = ""
     try:
-        run_state_machine_as_test(seed(number)(Told), settings=chosen)
+        run_state_machine_as_test(seed(number)(Recorded), settings=chosen)
     except Exception as error:  # noqa: BLE001 - any exception is a finding
-        story = "\n    ".join(last[0].story) if last else ""
+        story = "\n    ".join(last[0].events) if last else ""
         finding = f"{type(error).__name__}: {error}\n    seed {number}, {size} histories:\n    {story}"
     return Batch(Counter(COUNTS), finding)

@@ -34,7 +34,7 @@ _STACKS: Final = (
     (("IPv4", "IPv6"), "RequireDualStack"),
     (("IPv6", "IPv4"), "PreferDualStack"),
 )
-_WISHES: Final = ("", "", "", "", "192.0.2.1", "192.0.2.0, 2001:db8::1", "203.0.113.1", "198.51.100.0", "not one")
+_REQUESTED: Final = ("", "", "", "", "192.0.2.1", "192.0.2.0, 2001:db8::1", "203.0.113.1", "198.51.100.0", "not one")
 _RANGES: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "dual": (
         ("192.0.2.0/31", "2001:db8::/127"),
@@ -102,7 +102,7 @@ def _oddities(draw: st.DrawFn) -> dict[str, Any]:
     return {
         "group": draw(_often(GROUP, "lb/gone", "")),
         "pool": draw(st.sampled_from(("", "", "", "dual", "four", "named", "late"))),
-        "wants": draw(st.sampled_from(_WISHES)),
+        "wants": draw(st.sampled_from(_REQUESTED)),
         "labels": {"env": draw(_often("prod", "test"))},
         "annotations": {names.REASSIGN_ANNOTATION: reassign} if reassign else {},
         "type": draw(_often("LoadBalancer", "ClusterIP")),

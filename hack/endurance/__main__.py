@@ -32,16 +32,16 @@ def main(writes: int, rate: float, values: tuple[str, ...], only: tuple[str, ...
             with step("Install kavip"):
                 course.install(cluster, *(f"--set={value}" for value in values))
             course.prepare(cluster)
-            good = _endure(cluster, writes, rate, only)
+            good = _run_disturbances(cluster, writes, rate, only)
             # with failurePolicy Ignore the writer would not notice a lost call of the mutating webhook
             course.install(cluster, *(f"--set={value}" for value in (*values, STRICT)))
-            good &= _survive(cluster, rate, only)
+            good &= _run_kills(cluster, rate, only)
         finally:
             cluster.stop()
     sys.exit(0 if good else 1)
 
 
-def _endure(cluster: Cluster, writes: int, rate: float, only: tuple[str, ...]) -> bool:
+def _run_disturbances(cluster: Cluster, writes: int, rate: float, only: tuple[str, ...]) -> bool:
     """Run all disturbances in turn until there are *writes*; returns whether nothing was lost."""
     wanted = {name: one for name, one in DISTURBANCES.items() if not only or name in only}
     if not wanted:
@@ -52,10 +52,10 @@ def _endure(cluster: Cluster, writes: int, rate: float, only: tuple[str, ...]) -
             for name, disturbance in wanted.items():
                 with step(name):
                     run.leg(name, disturbance)
-    return _told(run, not run.record.failures and not run.judge.lost + run.judge.fail_open)
+    return _print_table(run, not run.record.failures and not run.counters.lost + run.counters.fail_open)
 
 
-def _survive(cluster: Cluster, rate: float, only: tuple[str, ...]) -> bool:
+def _run_kills(cluster: Cluster, rate: float, only: tuple[str, ...]) -> bool:
     """Kill a replica several times; returns whether writes failed only shortly after each kill."""
     if only and KILL not in only:
         return True
@@ -64,10 +64,10 @@ def _survive(cluster: Cluster, rate: float, only: tuple[str, ...]) -> bool:
         for _ in range(KILLS):
             with step(KILL):
                 run.leg(KILL, disturb.kill)
-    return _told(run, all(leg.span < course.LATEST for leg in run.legs))
+    return _print_table(run, all(leg.span < course.LATEST for leg in run.legs))
 
 
-def _told(run: Course, good: bool) -> bool:
+def _print_table(run: Course, good: bool) -> bool:
     print(run.table(), flush=True)
     return good
 

@@ -19,7 +19,7 @@ import msgspec
 from hack.demo.__main__ import REPOSITORY, TAG
 from hack.endurance import disturb
 from hack.endurance.disturb import CHART, NAMESPACE, Disturbance
-from hack.endurance.metrics import Judge
+from hack.endurance.metrics import WebhookCounters
 from hack.endurance.writer import GROUP, Record
 from hack.endurance.writer import NAMESPACE as WRITTEN
 from hack.testbed.cluster import Cluster
@@ -75,12 +75,12 @@ class Course:
     cluster: Cluster
     legs: list[Leg] = field(default_factory=list)
     record: Record = field(default_factory=_nothing)
-    judge: Judge = field(default_factory=lambda: Judge.parse(""))
+    counters: WebhookCounters = field(default_factory=lambda: WebhookCounters.parse(""))
 
     @contextmanager
     def writing(self, *, rate: float) -> Iterator[None]:
         """Write at *rate* during the block; then assign each write to its leg, and add the results."""
-        before = Judge.read(self.cluster)
+        before = WebhookCounters.read(self.cluster)
         command = [sys.executable, "-m", "hack.endurance.writer", str(self.cluster.kubeconfig)]
         options = [f"--connections={CONNECTIONS}", f"--rate={rate}"]
         process = subprocess.Popen(
@@ -91,7 +91,7 @@ class Course:
         finally:
             said, _ = process.communicate(b"", timeout=_GRACE)
             self.record += msgspec.json.decode(said, type=Record)
-            self.judge += Judge.read(self.cluster) - before
+            self.counters += WebhookCounters.read(self.cluster) - before
             self.legs = [replace(leg, record=self.record.between(leg.since, leg.until)) for leg in self.legs]
 
     def leg(self, name: str, disturbance: Disturbance) -> None:
@@ -112,12 +112,14 @@ class Course:
             rows.append(f"{leg.name:26}{leg.writes:8}{seconds:>9}{len(leg.record.failures):8}{after:>12}")
         whole = self.record
         rows.append(f"{'total':26}{len(whole.writes):8}{'':9}{len(whole.failures):8}")
-        judge = self.judge
-        codes = ", ".join(f"{code}: {n}" for code, n in judge.by_code.items())
-        rows.append(f"the API server's own count: {judge.calls} calls of kavip's webhooks ({codes})")
-        rows.append(f"  refused by kavip, as expected: {judge.refused}; rejected without an answer: {judge.lost}")
-        rows.append(f"  accepted without a review (fail open): {judge.fail_open}; retried by request: {judge.retried}")
-        rows.append(f"  answered within: {judge.within(0.5):g} s (half), {judge.within(0.99):g} s (99 %)")
+        counters = self.counters
+        codes = ", ".join(f"{code}: {n}" for code, n in counters.by_code.items())
+        rows.append(f"the API server's own count: {counters.calls} calls of kavip's webhooks ({codes})")
+        rows.append(f"  refused by kavip, as expected: {counters.refused}; rejected without an answer: {counters.lost}")
+        rows.append(
+            f"  accepted without a review (fail open): {counters.fail_open}; retried by request: {counters.retried}"
+        )
+        rows.append(f"  answered within: {counters.within(0.5):g} s (half), {counters.within(0.99):g} s (99 %)")
         rows += [f"  FAILED {each.verb} {self._when(each.at)}: {each.text}" for each in whole.failures[:_SHOWN]]
         return "\n".join(rows)
 

@@ -22,18 +22,18 @@ _HOST: Final = "kavip-webhook"
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class WebhookCounters:
     """The counters of one API server at one moment; ``later - earlier`` is what happened in between."""
 
     counts: Counter[tuple[str, str]]
 
     @classmethod
-    def read(cls, cluster: Cluster) -> "Judge":
+    def read(cls, cluster: Cluster) -> "WebhookCounters":
         """Read ``/metrics`` of the API server."""
         return cls.parse(cluster.kubectl("get", "--raw=/metrics").stdout)
 
     @classmethod
-    def parse(cls, text: str) -> "Judge":
+    def parse(cls, text: str) -> "WebhookCounters":
         """Parse the text of ``/metrics``."""
         counts: Counter[tuple[str, str]] = Counter()
         for sample in _samples(text):
@@ -41,11 +41,11 @@ class Judge:
                 counts[sample.name, key] += int(sample.value)
         return cls(counts)
 
-    def __add__(self, other: "Judge") -> "Judge":
-        return Judge(self.counts + other.counts)
+    def __add__(self, other: "WebhookCounters") -> "WebhookCounters":
+        return WebhookCounters(self.counts + other.counts)
 
-    def __sub__(self, earlier: "Judge") -> "Judge":
-        return Judge(Counter({key: n - earlier.counts[key] for key, n in self.counts.items()}))
+    def __sub__(self, earlier: "WebhookCounters") -> "WebhookCounters":
+        return WebhookCounters(Counter({key: n - earlier.counts[key] for key, n in self.counts.items()}))
 
     @property
     def calls(self) -> int:

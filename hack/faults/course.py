@@ -35,7 +35,7 @@ class Verdict:
 
     findings: Findings
     users: Counter[str]
-    blows: Counter[str]
+    injected: Counter[str]
     withheld: int
     seconds: float
     rest: float
@@ -44,7 +44,7 @@ class Verdict:
     def is_clean(self) -> bool:
         """Whether no address had two holders, except for a moment after a stop, and nothing else was found."""
         found = self.findings
-        doubles = found.unrepaired if self.blows["stop"] else [*found.doubles, *found.unrepaired]
+        doubles = found.unrepaired if self.injected["stop"] else [*found.doubles, *found.unrepaired]
         late = [each for each in found.doubles if each.passes]
         return not (doubles or late or found.moves or found.needless or found.waiting or found.kept or found.counters)
 
@@ -55,7 +55,7 @@ class Verdict:
         writes = counts["kavip service patch/status"]
         rows = [
             f"users: {_listed(self.users)}",
-            f"faults: {_listed(self.blows)}; {self.withheld} writes withheld without the lease",
+            f"faults: {_listed(self.injected)}; {self.withheld} writes withheld without the lease",
             f"kavip: {given} addresses given, {counts['addresses taken back']} taken back",
             f"  {writes} status writes of Services, {counts['kavip pool patch/status']} of pools",
             f"at the end: {counts['services at the end']} Services, {counts['of them waiting']} of them wait",
@@ -79,7 +79,7 @@ class Verdict:
 @contextmanager
 def stage(programs: Programs, state: Path) -> Iterator[ControlPlane]:
     """A control plane with both families and kavip's kinds; its audit log has the result of each write."""
-    policy = audit.telling(("", "services"), ("kavip.io", "vippools"))
+    policy = audit.with_response_bodies(("", "services"), ("kavip.io", "vippools"))
     with ControlPlane(programs, state, address=Address(services=_SERVICES), policy=policy) as plane:
         plane.kubectl("apply", "--server-side", "-f", str(_CRDS))
         plane.wait_established()
@@ -97,24 +97,26 @@ async def run(
     quiet: float = _QUIET,
 ) -> Verdict:
     """Create, edit for *seconds* under *faults*, wait until kavip is idle (*quiet* seconds long), and check."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     began = time.monotonic()
     pair = Pair(plane, lease)
-    async with History(users(plane), Demand(services, dice)) as history:
+    async with History(users(plane), Demand(services, rng)) as history:
         with pair.running(*pair.replicas):
-            blows = asyncio.create_task(pair.suffer(random.Random(seed + 1), faults=faults)) if faults else None
+            injection = (
+                asyncio.create_task(pair.inject_faults(random.Random(seed + 1), faults=faults)) if faults else None
+            )
             await history.run(seconds=seconds)
-            if blows is not None:
-                blows.cancel()
-                await asyncio.wait({blows})
+            if injection is not None:
+                injection.cancel()
+                await asyncio.wait({injection})
             over = time.monotonic()
             await rest(pair, quiet=quiet)
             calm = time.monotonic() - over
     return Verdict(
         findings=Checker().replay(facts.read(plane.audit.path, there=there(plane))),
         users=history.counts,
-        blows=Counter(name for name, _ in pair.blows),
-        withheld=sum(each.said("write withheld") for each in pair.replicas),
+        injected=Counter(name for name, _ in pair.injected),
+        withheld=sum(each.logged("write withheld") for each in pair.replicas),
         seconds=time.monotonic() - began,
         rest=max(0.0, calm - quiet),
     )
@@ -140,7 +142,7 @@ async def rest(pair: Pair, *, quiet: float = _QUIET) -> None:
     log.mark()
     while time.monotonic() - since < quiet and time.monotonic() < deadline:
         await asyncio.sleep(0.5)
-        before, works = works, await asyncio.to_thread(pair.works)
+        before, works = works, await asyncio.to_thread(pair.reconciles)
         events = list(log)
         log.mark()
         written = any(each.agent.startswith("kavip/") and each.resource in facts.KINDS and each.body for each in events)

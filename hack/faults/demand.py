@@ -24,7 +24,7 @@ class Demand:
     """The requests of *services* Services; their pools hold fewer addresses than are requested."""
 
     services: int
-    dice: random.Random
+    rng: random.Random
 
     # --- pools ----------------------------------------------------------------------------------------------------
     def pools(self) -> dict[str, dict[str, Any]]:
@@ -53,11 +53,11 @@ class Demand:
             ("alpha", {"addresses": [*alpha, _four(4, few)]}),
             ("alpha", {"addresses": alpha}),
             ("beta", {"exclude": [_four(1, few)]}),
-            ("beta", {"exclude": None, "priority": self.dice.choice((5, 20, 40))}),
-            ("gamma", {"autoAssign": self.dice.choice((True, False))}),
+            ("beta", {"exclude": None, "priority": self.rng.choice((5, 20, 40))}),
+            ("gamma", {"autoAssign": self.rng.choice((True, False))}),
             ("extra", None),
         ]
-        return self.dice.choice(choice)
+        return self.rng.choice(choice)
 
     @property
     def _size(self) -> int:
@@ -66,57 +66,57 @@ class Demand:
     # --- Services -------------------------------------------------------------------------------------------------
     def service(self, number: int) -> dict[str, Any]:
         """A new Service."""
-        dice = self.dice
+        rng = self.rng
         spec: dict[str, Any] = {
             "type": "LoadBalancer",
             "allocateLoadBalancerNodePorts": False,
             "ports": [{"port": self._port()}],
-            "selector": {"app": dice.choice(("one", "two"))},
-            **dice.choices(_STACKS, _ODDS)[0],
+            "selector": {"app": rng.choice(("one", "two"))},
+            **rng.choices(_STACKS, _ODDS)[0],
         }
-        if dice.random() < 0.08:
+        if rng.random() < 0.08:
             spec["externalTrafficPolicy"] = "Local"
-        if (luck := dice.random()) < 0.2:
+        if (luck := rng.random()) < 0.2:
             spec["loadBalancerClass"] = CLASS if luck < 0.17 else "example.com/other"
         notes = {**self._sharing(0.2), **self._pool(0.12), **self._wishes(0.08)}
-        metadata = {"name": f"s{number}", "namespace": dice.choice(NAMESPACES), "annotations": notes}
+        metadata = {"name": f"s{number}", "namespace": rng.choice(NAMESPACES), "annotations": notes}
         return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
 
     def service_edit(self, made: Mapping[str, Any]) -> dict[str, Any]:
         """A merge patch for a Service that was created as *made*."""
-        dice = self.dice
+        rng = self.rng
         kinds: list[dict[str, Any]] = [
             {"spec": {"ports": [{"port": self._port()}]}},
             _notes({SHARING: None, **self._sharing(0.6)}),
             _notes({ADDRESSES: None, **self._wishes(0.5)}),
             _notes({POOL: None, **self._pool(0.5)}),
-            _notes({"example.com/note": str(dice.randrange(100))}),
+            _notes({"example.com/note": str(rng.randrange(100))}),
         ]
         if made["spec"]["ipFamilies"] != ["IPv6"]:
-            policy = dice.choice(("SingleStack", "PreferDualStack", "RequireDualStack"))
+            policy = rng.choice(("SingleStack", "PreferDualStack", "RequireDualStack"))
             kinds.append({"spec": {"ipFamilyPolicy": policy}})
         if "loadBalancerClass" not in made["spec"]:  # with a class the API server refuses to change the type
             kinds.append({"spec": {"type": "ClusterIP", "allocateLoadBalancerNodePorts": None}})
             kinds.append({"spec": {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": False}})
-        return dice.choice(kinds)
+        return rng.choice(kinds)
 
     def _port(self) -> int:
-        return self.dice.choice((53, 80, 443, 8080, self.dice.randrange(1024, 60000)))
+        return self.rng.choice((53, 80, 443, 8080, self.rng.randrange(1024, 60000)))
 
     def _sharing(self, odds: float) -> dict[str, str]:
-        return {SHARING: f"key{self.dice.randrange(6)}"} if self.dice.random() < odds else {}
+        return {SHARING: f"key{self.rng.randrange(6)}"} if self.rng.random() < odds else {}
 
     def _pool(self, odds: float) -> dict[str, str]:
         choice = ("named", "named", "alpha", "extra", "nowhere")
-        return {POOL: self.dice.choice(choice)} if self.dice.random() < odds else {}
+        return {POOL: self.rng.choice(choice)} if self.rng.random() < odds else {}
 
     def _wishes(self, odds: float) -> dict[str, str]:
         """Explicitly requested addresses of the pools alpha and named, most of them already assigned."""
-        if self.dice.random() >= odds:
+        if self.rng.random() >= odds:
             return {}
-        net, offset = self.dice.choice((0, 0, 3)), self.dice.randrange(self._size)
+        net, offset = self.rng.choice((0, 0, 3)), self.rng.randrange(self._size)
         both = [_four(net, 1, offset).partition("-")[0], _six(net, 1, offset).partition("-")[0]]
-        return {ADDRESSES: self.dice.choice((both[0], both[0], both[1], ",".join(both)))}
+        return {ADDRESSES: self.rng.choice((both[0], both[0], both[1], ",".join(both)))}
 
 
 def _notes(notes: Mapping[str, str | None]) -> dict[str, Any]:

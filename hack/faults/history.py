@@ -80,16 +80,16 @@ class History:
             await self._create()
 
     async def _mix(self) -> None:
-        dice = self.demand.dice
+        rng = self.demand.rng
         while not self._over.is_set():
             alive, wanted = len(self._alive), self.demand.services // 2
-            if alive < wanted and self.counts["created"] < self.demand.services and dice.random() < _NEW:
+            if alive < wanted and self.counts["created"] < self.demand.services and rng.random() < _NEW:
                 await self._create()
-            elif alive > wanted * _KEPT and dice.random() < _OLD:
-                await self._delete(dice.choice(list(self._alive)))
+            elif alive > wanted * _KEPT and rng.random() < _OLD:
+                await self._delete(rng.choice(list(self._alive)))
             elif alive:
-                await self._edit(dice.choice(list(self._alive)))
-            await asyncio.sleep(dice.random() * _BREATH)
+                await self._edit(rng.choice(list(self._alive)))
+            await asyncio.sleep(rng.random() * _BREATH)
 
     # --- Services -------------------------------------------------------------------------------------------------
     async def _create(self) -> None:

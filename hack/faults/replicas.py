@@ -55,7 +55,7 @@ class Replica:
         if self.process is not None:
             self.process.signal(number)
 
-    def works(self) -> float | None:
+    def reconciles(self) -> float | None:
         """How many reconciles it has done; None if it does not lead, has keys in its queue, or does not answer."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics}{names.METRICS_PATH}", timeout=2) as answer:
@@ -67,19 +67,19 @@ class Replica:
             return None
         return sum(value for name, value in found.items() if name.startswith("kavip_reconcile_total"))
 
-    def said(self, phrase: str) -> int:
+    def logged(self, phrase: str) -> int:
         """How often it has logged *phrase*."""
         return self.log.read_text().count(f'"{phrase}"')
 
 
 @dataclass(slots=True)
 class Pair:
-    """Two replicas; *blows* are the faults injected into them, with their times (seconds since the epoch)."""
+    """Two replicas; *injected* are the faults injected into them, with their times (seconds since the epoch)."""
 
     plane: ControlPlane
     lease: int = LEASE
     replicas: tuple[Replica, Replica] = field(init=False)
-    blows: list[tuple[str, float]] = field(default_factory=list)
+    injected: list[tuple[str, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.replicas = (Replica(self.plane, "kavip-a", self.lease), Replica(self.plane, "kavip-b", self.lease))
@@ -109,40 +109,40 @@ class Pair:
         ).stdout.strip()
         return next((each for each in self.replicas if each.name == found), None)
 
-    def works(self) -> float | None:
+    def reconciles(self) -> float | None:
         """How many reconciles the leader has done; None without a leader, or with keys in its queue."""
-        found = [number for each in self.replicas if (number := each.works()) is not None]
+        found = [number for each in self.replicas if (number := each.reconciles()) is not None]
         return found[0] if len(found) == 1 else None
 
-    async def suffer(self, dice: random.Random, *, faults: tuple[str, ...]) -> None:
+    async def inject_faults(self, rng: random.Random, *, faults: tuple[str, ...]) -> None:
         """Inject one fault after the other until cancelled; then both replicas run."""
         try:
             while True:
-                for fault in dice.sample(faults, len(faults)):  # a short history has each fault once
-                    await asyncio.sleep(dice.uniform(2, 6))
-                    await self._strike(fault, dice)
+                for fault in rng.sample(faults, len(faults)):  # a short history has each fault once
+                    await asyncio.sleep(rng.uniform(2, 6))
+                    await self._inject(fault, rng)
         finally:
             for each in self.replicas:
                 each.signal(signal.SIGCONT)
                 if each.process is None or not each.process.alive:
                     each.start()
 
-    async def _strike(self, fault: str, dice: random.Random) -> None:
+    async def _inject(self, fault: str, rng: random.Random) -> None:
         victim = await asyncio.to_thread(self.leader)
         if victim is None:
             return
         if fault == "kill the other":
             victim = self.other(victim)
-        self.blows.append((fault, time.time()))
+        self.injected.append((fault, time.time()))
         if fault == "stop":
             victim.signal(signal.SIGSTOP)
-            await asyncio.sleep(self.lease + dice.uniform(1, 3))
+            await asyncio.sleep(self.lease + rng.uniform(1, 3))
             victim.signal(signal.SIGCONT)
             return
         victim.signal(signal.SIGTERM if fault == "end" else signal.SIGKILL)
         if victim.process is not None:
             await asyncio.to_thread(victim.process.wait, 30)
-        await asyncio.sleep(dice.uniform(0, 2))
+        await asyncio.sleep(rng.uniform(0, 2))
         victim.start()
 
 

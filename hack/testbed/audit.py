@@ -30,7 +30,7 @@ POLICY: dict[str, Any] = {
 }
 
 
-def telling(*resources: tuple[str, str]) -> dict[str, Any]:
+def with_response_bodies(*resources: tuple[str, str]) -> dict[str, Any]:
     """
     An audit policy that also keeps the response body of each write of *resources*, (group, plural), subresources
     included.

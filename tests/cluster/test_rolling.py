@@ -8,7 +8,7 @@ import pytest
 from hack.demo.__main__ import image
 from hack.endurance import course, disturb
 from hack.endurance.course import KILL, Course
-from hack.endurance.metrics import Judge
+from hack.endurance.metrics import WebhookCounters
 from hack.endurance.writer import NAMESPACE
 from hack.testbed.cluster import Cluster
 from hack.testbed.process import wait_for
@@ -43,22 +43,25 @@ def rolled(cluster: Callable[..., Cluster]) -> Iterator[Cluster]:
 
 def test_not_one_call_is_lost(rolled: Cluster) -> None:
     """Every write has the expected answer, and the API server accepted none without asking kavip."""
-    run, before = Course(rolled), Judge.read(rolled)
+    run, before = Course(rolled), WebhookCounters.read(rolled)
     with run.writing(rate=RATE):
         run.leg("rollout restart", disturb.roll)
         run.leg("drain", disturb.drain)
         run.leg("CA rotated, a pod deleted", partial(disturb.rotate, meanwhile=disturb.delete))
         enough = 3 * WRITES  # calls: a write has at most three
         wait_for(
-            "enough is written", lambda: (Judge.read(rolled) - before).calls > enough, timeout=PATIENCE, interval=1
+            "enough is written",
+            lambda: (WebhookCounters.read(rolled) - before).calls > enough,
+            timeout=PATIENCE,
+            interval=1,
         )
     assert not run.record.failures, run.table()
-    assert (run.judge.lost, run.judge.fail_open) == (0, 0), run.table()
+    assert (run.counters.lost, run.counters.fail_open) == (0, 0), run.table()
     # the metrics count these writes, and kavip refuses the updates that it must refuse
     writes = len(run.record.writes)
     assert writes > WRITES
-    assert run.judge.calls > writes
-    assert run.judge.refused > writes / 20
+    assert run.counters.calls > writes
+    assert run.counters.refused > writes / 20
 
 
 def test_a_killed_replica_costs_calls_for_seconds(rolled: Cluster) -> None:
@@ -73,5 +76,5 @@ def test_a_killed_replica_costs_calls_for_seconds(rolled: Cluster) -> None:
     with run.writing(rate=RATE):
         run.leg(KILL, disturb.kill)
     assert all(leg.span < max(course.LATEST, leg.over - leg.at) for leg in run.legs), run.table()
-    assert len(run.record.failures) <= run.judge.lost, run.table()
-    assert run.judge.fail_open == 0
+    assert len(run.record.failures) <= run.counters.lost, run.table()
+    assert run.counters.fail_open == 0

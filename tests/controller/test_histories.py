@@ -34,7 +34,7 @@ def quiet() -> Iterator[None]:
 @pytest.mark.parametrize("name", QUICK)
 def test_a_mutant_is_found(name: str) -> None:
     """The histories fail on the defect of the mutant. `make fuzz` runs more mutants."""
-    assert run.hunt(name, seed=3)
+    assert run.find_mutant(name, seed=3)
 
 
 @pytest.mark.parametrize("seed", range(4))  # so that pytest workers share them

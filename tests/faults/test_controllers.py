@@ -71,8 +71,8 @@ async def test_a_former_leader_that_continues_writes_nothing(plane: ControlPlane
     """
     pair = Pair(plane, LONG_LEASE)
     first, second = pair.replicas
-    dice = random.Random(1)
-    async with History(course.users(plane), Demand(BACKLOG, dice)) as history:
+    rng = random.Random(1)
+    async with History(course.users(plane), Demand(BACKLOG, rng)) as history:
         await history.rush(BACKLOG)
         plane.audit.mark()
         with pair.running(first):
@@ -80,18 +80,18 @@ async def test_a_former_leader_that_continues_writes_nothing(plane: ControlPlane
             first.signal(signal.SIGSTOP)
             before = asked(plane, first)
             second.start()
-            await until(lambda: second.said("leading"))
+            await until(lambda: second.logged("leading"))
             lists = listed(plane, first), listed(plane, second)
             await course.rest(pair, quiet=QUIET)
             continued = time.time()
             first.signal(signal.SIGCONT)
-            await until(lambda: first.said("no longer the leader"))
+            await until(lambda: first.logged("no longer the leader"))
             await course.rest(pair, quiet=QUIET / 2)
     assert lists == (1, 2)  # the first leader lists once, and the next one lists again
     assert 0 < before < BACKLOG  # it was in the middle
     assert asked(plane, second) > (BACKLOG - before) / 2
     assert asked(plane, first, after=continued) <= 1  # the write that it was sending when it was stopped
-    assert first.said("leading") == 1
+    assert first.logged("leading") == 1
     findings = Checker().replay(facts.read(plane.audit.path))
     assert (findings.doubles, findings.moves, findings.waiting, findings.needless) == ([], [], [], [])
     assert findings.counts["addresses taken back"] == 0
@@ -104,4 +104,4 @@ async def test_a_short_history_is_clean(plane: ControlPlane) -> None:
     )
     assert verdict.is_clean, verdict.table()
     assert verdict.findings.counts["addresses given"] > FEW
-    assert sum(verdict.blows.values()) > 0
+    assert sum(verdict.injected.values()) > 0

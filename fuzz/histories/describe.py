@@ -11,28 +11,28 @@ from kavip.api.service import Service
 from kavip.snapshot import KINDS, Object
 
 
-def of(obj: Object) -> str:
-    """Describe *obj* by the fields that matter to IPAM."""
-    match obj:
+def obj(value: Object) -> str:
+    """Describe *value* by the fields that matter to IPAM."""
+    match value:
         case Service():
-            return _service(obj)
+            return _service(value)
         case VIPPool():
-            told = {name: value for name, value in asdict(obj.spec).items() if value not in (None, [])}
-            return f"pool {obj.name} {told}"
+            fields = {name: value for name, value in asdict(value.spec).items() if value not in (None, [])}
+            return f"pool {value.name} {fields}"
         case KeepalivedGroup():
-            return f"group default={obj.is_default} VIPs={' '.join(map(str, obj.virtual_ips))}"
-    meta = obj.metadata
-    return f"{KINDS[type(obj)]} {meta.name} {meta.labels or ''} {getattr(obj, 'status', '')}"
+            return f"group default={value.is_default} VIPs={' '.join(map(str, value.virtual_ips))}"
+    meta = value.metadata
+    return f"{KINDS[type(value)]} {meta.name} {meta.labels or ''} {getattr(value, 'status', '')}"
 
 
-def asked(key: str, body: Mapping[str, Any]) -> str:
+def patch(key: str, body: Mapping[str, Any]) -> str:
     """Describe a status patch by the fields that matter to IPAM."""
     status = body["status"]
-    told = [
+    conditions = [
         f"{each['type'].rpartition('/')[2]}={each.get('reason', 'gone')}" for each in status.get("conditions") or ()
     ]
-    rest = {name: value for name, value in status.items() if name != "conditions"}
-    return f"{key} since v{body['metadata']['resourceVersion']}: {rest} {' '.join(told)}"
+    other = {name: value for name, value in status.items() if name != "conditions"}
+    return f"{key} since v{body['metadata']['resourceVersion']}: {other} {' '.join(conditions)}"
 
 
 def _service(service: Service) -> str:

@@ -21,7 +21,7 @@ from kavip import names
 GOAL = 1.25  # times the bare client
 PAIRS = 7
 WARMING = 2  # pairs to warm up, which do not count
-REST = 0.8  # seconds between measurements, for the work after an address, for example the text of a group
+PAUSE = 0.8  # seconds between measurements, for the work after an address, for example the text of a group
 PATIENCE = 60.0
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -103,7 +103,7 @@ async def _pair(bare: Bare, watch: Watch, name: str, spec: dict[str, Any], turn:
 
     result = {}
     for act in (plain, ours) if turn % 2 else (ours, plain):
-        await asyncio.sleep(REST)
+        await asyncio.sleep(PAUSE)
         result[act] = await act()
     return result[plain], result[ours]
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from fuzz.histories import users
-from fuzz.histories.line import Request
+from fuzz.histories.fakeclient import Request
 from fuzz.histories.server import Server, Write
 from kavip import names
 from kavip.api import conditions
@@ -40,7 +40,7 @@ _TYPE = names.ConditionType.ADDRESS_ASSIGNED
 _NOT_OURS = frozenset({"", Reason.FOREIGN_STATUS, Reason.LEFT_TO_PLATFORM})
 
 
-class Judge:
+class InvariantChecker:
     """
     Checks the invariants of one history, with the exceptions that its events allow.
 
@@ -58,36 +58,40 @@ class Judge:
         """How often an idle check found a waiting Service with an outdated message: this alone requeues no Service."""
         self._seen = 0
         self._defaults = {""}  # every default group since the last idle check
-        self._rests: dict[Address, CoolingAddress] = {}  # those of the last idle check that no event has ended
+        self._cooling: dict[Address, CoolingAddress] = {}  # those of the last idle check that no event has ended
         self._allowed: set[Range] = set()  # the ranges of all pools since the last idle check
 
     # --- always -------------------------------------------------------------------------------------------------------
-    def writes(self, now: datetime) -> None:
+    def check_writes(self, now: datetime) -> None:
         """Check the status writes since the last call."""
         for write in self._server.writes[self._seen :]:
             may_move = write.before.key in self.moved or write.before.metadata.annotation(names.REASSIGN_ANNOTATION)
             has_others = len(self._defaults) > 1 and _key(write.before)  # so other Services may share with it
             is_excused = may_move or has_others or not write.taken - self.contested
-            assert is_excused, f"moved without cause: {_told(write)}"
+            assert is_excused, f"moved without cause: {_description(write)}"
             for address in sorted(write.given - self.contested):
-                assert any(span.holds(address) for span in self._allowed), f"in no pool: {_told(write)}"
-                assert not any(address in users.own(each) for each in self._owners()), f"not free: {_told(write)}"
-                rest = self._rests.get(address)
-                is_over = rest is None or rest.until <= now or rest.service == write.after.key
+                assert any(span.holds(address) for span in self._allowed), f"in no pool: {_description(write)}"
+                assert not any(address in users.own(each) for each in self._owners()), (
+                    f"not free: {_description(write)}"
+                )
+                cooling = self._cooling.get(address)
+                is_over = cooling is None or cooling.until <= now or cooling.service == write.after.key
                 # the Service's own external IP is already announced, so its cool-down does not matter
-                assert is_over or address in write.before.external_addresses, f"in cool-down: {rest}: {_told(write)}"
+                assert is_over or address in write.before.external_addresses, (
+                    f"in cool-down: {cooling}: {_description(write)}"
+                )
             for address in write.after.ingress_addresses:
-                self._rests.pop(address, None)
+                self._cooling.pop(address, None)
         if self._seen < len(self._server.writes):
             self._seen = len(self._server.writes)
             for address, one, other in self._doubles():
                 assert address in self.contested, f"two holders: {address} of {one} and {other}"
         assert not self._server.needless, self._server.needless
 
-    def pool(self, wire: VIPPool) -> None:
+    def pool_edited(self, wire: VIPPool) -> None:
         """A pool was created or edited: its addresses may be assigned until the next idle check."""
         self._allowed |= set(_to_give(wire))
-        self._rests.clear()
+        self._cooling.clear()
 
     def _owners(self) -> Iterator[Object]:
         for kind in (names.NODE, names.KEEPALIVED_GROUP):
@@ -105,22 +109,22 @@ class Judge:
                         yield address, one.key, other.key
 
     # --- events that allow exceptions ---------------------------------------------------------------------------------
-    def edited(self, old: Service, new: Service) -> None:
+    def service_edited(self, old: Service, new: Service) -> None:
         """A user has edited a Service: it may move if the edit requests that, and its sharing may have ended."""
-        if _asks(old) != _asks(new):
+        if _placement_fields(old) != _placement_fields(new):
             self.moved.add(new.key)
         self.contested |= {*old.ingress_addresses, *(address for address, _, _ in self._doubles())}
 
-    def intruded(self, key: str) -> None:
+    def status_overwritten(self, key: str) -> None:
         """A writer other than the leader wrote a status: until the leader sees it, it may assign the same addresses."""
         self._seen = len(self._server.writes)
         self.moved.add(key)
         if (found := self._server.services.get(key)) is not None:
             self.contested |= set(found.ingress_addresses)
             for address in found.ingress_addresses:
-                self._rests.pop(address, None)
+                self._cooling.pop(address, None)
 
-    def free(self) -> None:
+    def default_group_changed(self) -> None:
         """The default group may have changed: Services that depend on it may move, and may share with others."""
         self._defaults.add(self._default())
         self.moved |= {key for key, each in self._server.services.items() if not each.declared_group}
@@ -130,9 +134,9 @@ class Judge:
         return next((each.key for each in groups if isinstance(each, KeepalivedGroup) and each.is_default), "")
 
     # --- when idle ----------------------------------------------------------------------------------------------------
-    def rest(self, lived: Snapshot, now: datetime, luck: random.Random) -> None:
+    def check_idle(self, lived: Snapshot, now: datetime, luck: random.Random) -> None:
         """Check the invariants of an idle controller, and drop all exceptions."""
-        self.writes(now)
+        self.check_writes(now)
         objects = [each for kind in self._server.objects.values() for each in kind.values()]
         luck.shuffle(objects)
         fresh = Snapshot.from_objects(objects)
@@ -143,7 +147,7 @@ class Judge:
             plan = plan_service(fresh, key, now=now)
             assert not _is_due(service, plan), f"left undone: {key}: {_state(service)} but {plan.writes}"
             self.stale += bool(plan.writes)
-            if self._is_open(fresh, service):
+            if self._has_unserved_request(fresh, service):
                 self.moved.add(key)
         for name in sorted(fresh.pools):
             writes = plan_pool(fresh, name, now=now).writes
@@ -156,10 +160,10 @@ class Judge:
                 f"two holders when idle: {address} of {one} and {other}"
             )  # kavip may not write to one of them
         self.contested = {address for address, _, _ in self._doubles()}
-        self._rests = {rest.address: rest for name in fresh.pools for rest in fresh.ledger.cooldown.of(name)}
+        self._cooling = {each.address: each for name in fresh.pools for each in fresh.ledger.cooldown.of(name)}
         self._allowed = {span for wire in fresh.pools.values() for span in _to_give(wire)}
 
-    def late(self, adrift: Iterable[Request]) -> None:
+    def check_open_writes(self, adrift: Iterable[Request]) -> None:
         """Check that no open write of the idle leader can assign an address, which would then have two holders."""
         for each in adrift:
             found = self._server.services.get(each.key) if each.kind == names.SERVICE else None
@@ -167,7 +171,7 @@ class Judge:
                 given = each.body["status"].get("loadBalancer", {}).get("ingress")
                 assert not given, f"may still succeed: {each.by} assigns {given} to {each.key}"
 
-    def _is_open(self, fresh: Snapshot, service: Service) -> bool:
+    def _has_unserved_request(self, fresh: Snapshot, service: Service) -> bool:
         """Whether a request of *service* is unserved: the Service may move when it is served."""
         labels = fresh.namespace_labels(service.metadata.namespace)
         group = fresh.group_of(service)
@@ -246,7 +250,7 @@ def _to_give(wire: VIPPool) -> tuple[Range, ...]:
         return ()
 
 
-def _asks(service: Service) -> object:
+def _placement_fields(service: Service) -> object:
     """The fields of a Service whose edit may move it."""
     notes = service.metadata.annotations or {}
     spec = service.spec
@@ -276,5 +280,5 @@ def _state(service: Service) -> str:
     return f"{_reason(service)} {' '.join(map(str, service.ingress_addresses))}"
 
 
-def _told(write: Write) -> str:
+def _description(write: Write) -> str:
     return f"{write.by} on {write.before.key}: {_state(write.before)} -> {_state(write.after)}, {write.after}"

@@ -1,5 +1,5 @@
 """
-Time the allocator at scale: ``python -m bench.crowd``.
+Time the allocator at scale: ``python -m bench.scale``.
 
 Each operation is timed with few and with many pools, waiting Services, or Services that share an address, in process.
 The growth counts: no decision may scan all pools, all waiting Services or all sharers of an address.
@@ -7,7 +7,7 @@ The growth counts: no decision may scan all pools, all waiting Services or all s
 
 from collections.abc import Callable
 
-from bench.objects import LABELS, LARGE, SMALL, entered, first_of, pool, service, services, take
+from bench.objects import LABELS, LARGE, SMALL, allocate, enter, first_of, pool, service, services
 from bench.timing import MICRO, best, flat, frozen, plain, timed
 from kavip.api.address import Address
 from kavip.api.service import Service
@@ -27,15 +27,15 @@ def main() -> None:
     """Print the table."""
     print("the allocator in process, at scale")
     row("3,000 pools, only the last selects the Service", selective, few=3, many=3_000)
-    row("3,000 pools select the Service, only the last has free addresses", filled, few=3, many=3_000)
+    row("3,000 pools select the Service, only the last has free addresses", full_pools, few=3, many=3_000)
     row("3,000 full pools select the Service: the refusal", refused, few=110, many=3_000)
-    row("free one address while 5,000 Services wait, and take it again", awaited, few=5, many=5_000)
+    row("free one address while 5,000 Services wait, and take it again", freed_while_others_wait, few=5, many=5_000)
     row("join and leave an address that 1,000 Services share", shared, few=10, many=1_000)
-    row("a sharing key with 1,000 addresses, one more Service with the same port", keyed, few=10, many=1_000)
+    row("a sharing key with 1,000 addresses, one more Service with the same port", same_key, few=10, many=1_000)
     row("a quota, 50,000 addresses used", quota, few=50, many=50_000)
     row("an explicitly requested address, 50,000 held", named, few=50, many=50_000)
     row("an IPv6 /64, 50,000 held", wide, few=50, many=50_000)
-    seconds = best(TIMES, awaited(500, own_keys=True))
+    seconds = best(TIMES, freed_while_others_wait(500, own_keys=True))
     plain("free one while 500 Services wait, each with its own sharing key", f"{seconds * MICRO:.1f} us")
     for held in (5_000, 50_000):
         plain(f"one pool edited, {held:,} Services held (once per edit)", f"{edited(held) * 1e3:.1f} ms")
@@ -51,7 +51,7 @@ def row(what: str, prepare: Callable[[int], Operation], *, few: int, many: int) 
     flat(f"  growth, {many:,} / {few:,}", little, much, most=1.5)
 
 
-def tried(request: Request, pools: Pools, ledger: Ledger) -> Operation:
+def decision(request: Request, pools: Pools, ledger: Ledger) -> Operation:
     """The decision on *request*, which changes nothing."""
     return lambda: decide(request, pools, ledger, namespace_labels=LABELS)
 
@@ -61,36 +61,36 @@ def selective(count: int) -> Operation:
     pools = Pools.of(pool(f"p{index:04}", cidr(index), labels={"team": f"t{index}"}) for index in range(count))
     subject = service(FAR + 1, labels={**LABELS, "team": f"t{count - 1}"})
     ledger = Ledger(pools)
-    (request,) = entered([subject], ledger)
-    take(request, pools, ledger)
+    (request,) = enter([subject], ledger)
+    allocate(request, pools, ledger)
     ledger.abandon(request.key)
-    return tried(request, pools, ledger)
+    return decision(request, pools, ledger)
 
 
-def filled(count: int, *, room: bool = True) -> Operation:
+def full_pools(count: int, *, room: bool = True) -> Operation:
     """A decision with *count* full pools and, with *room*, one pool with free addresses."""
     pools = Pools.of(pool(f"p{index:04}", cidr(index, length=32)) for index in range(count + room))
     ledger = Ledger(pools)
     addresses = [Address(4, each.ranges[0].first) for each in pools.in_force[:count]]
-    entered((service(index, held=[address]) for index, address in enumerate(addresses)), ledger)
-    (request,) = entered([service(FAR + 1)], ledger)
-    return tried(request, pools, ledger)
+    enter((service(index, held=[address]) for index, address in enumerate(addresses)), ledger)
+    (request,) = enter([service(FAR + 1)], ledger)
+    return decision(request, pools, ledger)
 
 
 def refused(count: int) -> Operation:
     """A refusal by *count* full pools."""
-    return filled(count, room=False)
+    return full_pools(count, room=False)
 
 
-def awaited(count: int, *, own_keys: bool = False) -> Operation:
+def freed_while_others_wait(count: int, *, own_keys: bool = False) -> Operation:
     """Free one address of a full pool while *count* Services wait: the oldest is requeued; the holder comes back."""
     pools = Pools.of([pool("bench", "10.64.0.0/24")])
     ledger = Ledger(pools)
     holders = services(256, held=first_of("10.64.0.0/24", 256))
-    entered(holders, ledger)
+    enter(holders, ledger)
     for number in range(count):
         key = f"k-{number}" if own_keys else ""
-        (request,) = entered([service(FAR + 10 * number + 1, sharing_key=key)], ledger)
+        (request,) = enter([service(FAR + 10 * number + 1, sharing_key=key)], ledger)
         outcome = decide(request, pools, ledger, namespace_labels=LABELS)
         ledger.wait(request, waits_for(request, outcome, pools, namespace_labels=LABELS), reason="PoolExhausted")
     ledger.drain_requeues()
@@ -111,29 +111,29 @@ def shared(count: int) -> Operation:
     pools = Pools.of([pool("bench", SMALL)])
     ledger = Ledger(pools)
     sharers = [service(4 * index, port=index + 1, sharing_key="one") for index in range(count)]
-    for request in entered(sharers, ledger):
-        take(request, pools, ledger)
+    for request in enter(sharers, ledger):
+        allocate(request, pools, ledger)
     assert ledger.usage("bench")[4].assigned == 1
-    return coming(service(4 * FAR, port=60_000, sharing_key="one"), pools, ledger)
+    return add_and_remove(service(4 * FAR, port=60_000, sharing_key="one"), pools, ledger)
 
 
-def keyed(count: int) -> Operation:
+def same_key(count: int) -> Operation:
     """Add and remove a Service whose sharing key has *count* addresses; its port is in use on each."""
     pools = Pools.of([pool("bench", SMALL)])
     ledger = Ledger(pools)
-    for request in entered((service(4 * index, sharing_key="one") for index in range(count)), ledger):
-        take(request, pools, ledger)
+    for request in enter((service(4 * index, sharing_key="one") for index in range(count)), ledger):
+        allocate(request, pools, ledger)
     assert ledger.usage("bench")[4].assigned == count
-    return coming(service(4 * FAR, sharing_key="one"), pools, ledger)
+    return add_and_remove(service(4 * FAR, sharing_key="one"), pools, ledger)
 
 
-def coming(subject: Service, pools: Pools, ledger: Ledger) -> Operation:
+def add_and_remove(subject: Service, pools: Pools, ledger: Ledger) -> Operation:
     """Observe *subject*, allocate its addresses, and observe its deletion."""
     request, _ = read_request(subject)
 
     def again() -> None:
         ledger.observe(subject.key, subject)
-        take(request, pools, ledger)
+        allocate(request, pools, ledger)
         ledger.observe(subject.key, None)
 
     return again
@@ -142,25 +142,25 @@ def coming(subject: Service, pools: Pools, ledger: Ledger) -> Operation:
 def quota(count: int) -> Operation:
     """Add and remove a Service in a namespace that holds *count* addresses of a pool with a quota."""
     pools = Pools.of([pool("bench", LARGE)])
-    return coming(service(FAR + 4), pools, held(pools, count))
+    return add_and_remove(service(FAR + 4), pools, held(pools, count))
 
 
 def named(count: int) -> Operation:
     """Add and remove a Service that requests the last address of a pool in which *count* are held."""
     pools = Pools.of([pool("bench", LARGE)])
-    return coming(service(FAR + 4, addresses="10.67.255.255"), pools, held(pools, count))
+    return add_and_remove(service(FAR + 4, addresses="10.67.255.255"), pools, held(pools, count))
 
 
 def wide(count: int) -> Operation:
     """Add and remove a Service with a /64 in which *count* addresses are held."""
     pools = Pools.of([pool("bench", "2001:db8::/64", LARGE)])
-    return coming(service(FAR + 4, dual=True), pools, held(pools, count))
+    return add_and_remove(service(FAR + 4, dual=True), pools, held(pools, count))
 
 
 def held(pools: Pools, count: int) -> Ledger:
     """A ledger with *count* holders."""
     ledger = Ledger(pools)
-    entered(services(count, held=first_of(LARGE, count)), ledger)
+    enter(services(count, held=first_of(LARGE, count)), ledger)
     return ledger
 
 

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from bench import backlog, further, restart, start
+from bench import backlog, onemore, restart, start
 from bench.backlog import AGENT
 from bench.bare import connected
 from bench.goal import row
@@ -31,8 +31,8 @@ async def measure(plane: ControlPlane, count: int) -> None:
         await backlog.measure(site, count // 2)
         with running(plane, "controller"):
             await asyncio.sleep(5)
-            print(f"{count // 2:,} Services held; median of {further.PAIRS} pairs", flush=True)
-            await further.measure(site)
+            print(f"{count // 2:,} Services held; median of {onemore.PAIRS} pairs", flush=True)
+            await onemore.measure(site)
             await _hold_all(site, count // 2)
         print(f"{count:,} Services held; median of {restart.ROUNDS}", flush=True)
         await restart.measure(site)
@@ -50,8 +50,8 @@ async def _hold_all(site: Site, count: int) -> None:
     await asyncio.sleep(restart.QUIET)
     written = Counter(each.name for each in writes.by(AGENT))
     most = max(written.values())
-    told = f"{sum(written.values()) / count:.2f}"
-    row("status writes per allocation", told, goal="1", met=most == 1 and len(written) == count)
+    ratio = f"{sum(written.values()) / count:.2f}"
+    row("status writes per allocation", ratio, goal="1", met=most == 1 and len(written) == count)
 
 
 def main(count: int = SERVICES) -> None:

@@ -19,7 +19,7 @@ from kavip.kube.codec import Changed, Deleted
 from kavip.snapshot import Object
 
 
-class Fate(StrEnum):
+class WriteResult(StrEnum):
     """The result of a write."""
 
     DONE = "done and answered"
@@ -43,7 +43,7 @@ class Request:
     answer: Object | ApiError | None = None
 
 
-class Line:
+class FakeClient:
     """One replica's client."""
 
     def __init__(self, server: Server, name: str) -> None:
@@ -77,18 +77,18 @@ class Line:
         self._faults[kind], self._rewind[kind] = error, rewind
         self._nudge(kind)
 
-    def settle(self, request: Request, fate: Fate) -> None:
-        """End *request* with the result *fate*."""
-        if fate in (Fate.DONE, Fate.SLOW, Fate.LOST) and request.answer is None:
-            self.perform(request)
-        if fate is Fate.SLOW:
+    def finish(self, request: Request, result: WriteResult) -> None:
+        """End *request* with *result*."""
+        if result in (WriteResult.DONE, WriteResult.SLOW, WriteResult.LOST) and request.answer is None:
+            self.process(request)
+        if result is WriteResult.SLOW:
             return
         self.requests.remove(request)
-        if fate is Fate.LATE and request.answer is None:
+        if result is WriteResult.LATE and request.answer is None:
             self.adrift.append(request)
         answer: Object | ApiError | None = request.answer
-        if fate is not Fate.DONE:
-            answer = _FAILURES[fate]
+        if result is not WriteResult.DONE:
+            answer = _ERRORS[result]
         if request.future.done():
             return
         if isinstance(answer, ApiError):
@@ -96,14 +96,14 @@ class Line:
         elif answer is not None:
             request.future.set_result(answer)
 
-    def perform(self, request: Request) -> None:
+    def process(self, request: Request) -> None:
         """Let the server process *request*."""
         try:
             request.answer = self._server.patch_status(request.by, request.kind, request.key, request.body)
         except ApiError as error:
             request.answer = error
 
-    def cut(self) -> list[Request]:
+    def disconnect(self) -> list[Request]:
         """Disconnect the replica; its requests that the server has not processed."""
         left = [*self.adrift, *(request for request in self.requests if request.answer is None)]
         self.requests, self.adrift = [], []
@@ -148,12 +148,12 @@ class Line:
 
 
 _NO_ANSWER = Unavailable(0, "Timeout", "no answer")
-_FAILURES: Mapping[Fate, ApiError] = {
-    Fate.LOST: _NO_ANSWER,
-    Fate.LATE: _NO_ANSWER,
-    Fate.NEVER: _NO_ANSWER,
-    Fate.REFUSED: Rejected(422, "Invalid", "refused"),
-    Fate.THROTTLED: Throttled(429, "TooManyRequests", "later"),
+_ERRORS: Mapping[WriteResult, ApiError] = {
+    WriteResult.LOST: _NO_ANSWER,
+    WriteResult.LATE: _NO_ANSWER,
+    WriteResult.NEVER: _NO_ANSWER,
+    WriteResult.REFUSED: Rejected(422, "Invalid", "refused"),
+    WriteResult.THROTTLED: Throttled(429, "TooManyRequests", "later"),
 }
 BROKEN = Unavailable(0, "Reset", "connection reset")
 EXPIRED = Gone(410, "Expired", "too old")
