@@ -18,7 +18,7 @@ def test_silence_lasts_from_the_last_answer_to_the_next() -> None:
 
 
 def test_a_silence_that_does_not_end_lasts() -> None:
-    """Until the last request, and not for as long as the one before it."""
+    """Until the last request, and not until the one before it."""
     answers = [(0.0, 0.01), (0.1, None), (0.2, 0.01), (0.3, None), (0.4, None), (0.9, None)]
     assert prober.longest_silence(answers) == pytest.approx(0.7)
 
@@ -84,6 +84,6 @@ def test_what_the_tour_is_asked_of_is_what_the_demo_uses() -> None:
 
 
 def test_every_stop_of_the_tour_is_a_refusal() -> None:
-    """The chosen cases are there, by kavip's default settings, with nothing but the table's cluster around them."""
+    """The chosen cases are there, with kavip's default settings and only the cluster of the table."""
     assert [str(case) for case in tour.cases()] == list(tour.CHOSEN)
     assert all(case.causes and case.by == "kavip" and not (case.cluster or case.settings) for case in tour.cases())

@@ -195,7 +195,7 @@ class TestRights:
     GRANTED_ON = frozenset(
         ("", kind, verb) for kind in ("endpoints", "pods", "services") for verb in ("get", "list", "watch")
     )
-    """Not all used: nobody may grant what he does not hold, and the Roles for Prometheus grant them."""
+    """Not all are used: an account can grant only rights that it has, and the Roles for Prometheus grant these."""
 
     def test_the_cluster_role_has_the_verbs_that_are_used(self) -> None:
         """The ClusterRole grants exactly the table of resources and the rights that kavip grants to others."""

@@ -52,7 +52,7 @@ OLD: dict[str, dict[str, tuple[manifests.Object, str]]] = {
         "touch": ({"spec": {"addresses": ["192.0.2.1/24"]}}, "has host bits set"),
     },
 }
-"""Objects from before the rules, by name: edits of them, and what each is told."""
+"""Objects from before the rules, by name: edits of them, and the messages for them."""
 FOUND: list[manifests.Object] = [
     {"apiVersion": GROUP_API, "kind": "KeepalivedGroup", "metadata": {"name": "bare"}},
     group(interface="an interface that no kernel would take", blacklistRouterIDs=[-5, 0, 999], interfaceFromIP="web"),

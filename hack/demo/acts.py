@@ -116,7 +116,7 @@ def _written(file: Path, *manifests: Manifest) -> str:
 
 
 def assign(story: Story) -> None:
-    """Two pools more, one of them full; one address for two Services; two families for one; and why somebody waits."""
+    """Show two more pools, one of them full, a shared address, a dual-stack Service, and the cause of a waiting one."""
     story.title("Addresses: pools by priority, one shared by two Services, both families, and a pool that is full")
     story.kubectl("apply", "-f", str(MANIFESTS / "addresses.yaml"))
     story.wait("every one of them has its address", lambda: all(map(story.address, ASSIGNED)))
@@ -125,7 +125,7 @@ def assign(story: Story) -> None:
     ipv4, ipv6 = story.addresses("shop/both") or ("", "")
     story.wait(f"the client gets an answer from {ipv4} and from {ipv6}", lambda: _answer(story, ipv4, ipv6))
     story.kubectl("apply", "-f", str(MANIFESTS / "late.yaml"))
-    story.wait("the late one is told why it waits", lambda: _told(story, "shop/late") == "PoolExhausted")
+    story.wait("the late Service reports why it waits", lambda: _told(story, "shop/late") == "PoolExhausted")
     why = story.kavip("explain", "shop/late")
     story.claim("kavip explain says so, rule by rule", why.returncode == 1 and "0 of 2 free, 2 assigned" in why.stdout)
     freed = story.address("shop/first")
@@ -148,7 +148,7 @@ def _told(story: Story, key: str) -> str:
 
 
 def add(story: Story, *, times: int = 5) -> None:
-    """Add Services to the running group, and see how long each VIP takes to answer; nobody else notices."""
+    """Add Services to the running group, and measure the time until each VIP answers; other VIPs are not affected."""
     story.title("Services added to the running group")
     manifest = (MANIFESTS / "web.yaml").read_text().rsplit("---\n", 1)[1]
     seconds, first = [], story.address(SERVICE)

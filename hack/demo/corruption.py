@@ -1,4 +1,4 @@
-"""The act in which a configuration that keepalived would die of reaches the nodes, past kavip: nobody runs it."""
+"""The act with a configuration that would crash keepalived: it reaches the nodes without kavip, and no node runs it."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ def dismiss(story: Story) -> None:
 
 
 def deliver(story: Story, *, service: str) -> None:
-    """With kavip away, somebody writes a broken text into the ConfigMap; the agents refuse it, and the VIP answers."""
+    """Stop kavip and write a broken text into the ConfigMap: the agents refuse it, and the VIP answers."""
     story.title("A bad configuration reaches the nodes, past kavip")
     story.wait("no replica of kavip is left", lambda: not _replicas(story))
     address = story.address(service)
@@ -28,7 +28,7 @@ def deliver(story: Story, *, service: str) -> None:
     meta = {**json.loads(data[names.AGENT_KEY]), "configHash": hashlib.sha256(text.encode()).hexdigest()[:16]}
     broken = {names.CONFIG_KEY: text, names.AGENT_KEY: json.dumps(meta)}
     with story.asking(address) as outage:
-        print("   somebody edits the ConfigMap of the group, and loses the brace behind global_defs", flush=True)
+        print("   a user edits the ConfigMap of the group, and deletes the brace after global_defs", flush=True)
         patch = ("patch", "configmap", GROUP, "-n", NAMESPACE, "--type=merge", "-p", json.dumps({"data": broken}))
         story.cluster.kubectl(*patch)
         note = f"{names.CONFIG_HASH_ANNOTATION}={meta['configHash']}"

@@ -18,7 +18,7 @@ def take_over(story: Story) -> None:
     """An installation of keepalived-operator, with pods that hold a VIP; kavip takes it over node by node."""
     story.title("Coming from keepalived-operator: its pods are replaced, and the VIP stays")
     _install(story)
-    story.wait("kavip stands aside while the old operator runs", lambda: "Deployment" in _accepted(story))
+    story.wait("kavip waits while the old operator runs", lambda: "Deployment" in _accepted(story))
     operator = ("keepalived-operator-controller-manager", "-n", "keepalived-operator")
     story.kubectl("scale", "deployment", *operator, "--replicas=0")
     story.wait("then it says how to go on", lambda: "kavip.io/take-over=true" in _accepted(story))
@@ -32,14 +32,14 @@ def take_over(story: Story) -> None:
 
         def is_over() -> bool:
             nonlocal kept
-            text = _conf(story)  # before the pods: whoever is seen after a change was there while it was made
+            text = _conf(story)  # read before the pods, so that a pod in the list existed during any change of the text
             left = set(_pods(story)) & set(pods)
             kept = kept and (not left or text == old)
             return not left and "kavip.conf" not in _data(story) and _programmed(story) == ("True", "Programmed")
 
         story.wait("every node runs kavip's pod", is_over, patience=400)
     story.kubectl("get", "pods", "-n", "lb", "-l", "keepalivedGroup=legacy", "-o", "wide")
-    story.claim("the old text was not touched as long as an old pod ran", kept)
+    story.claim("the old text did not change while an old pod ran", kept)
     story.wait("the VIP has moved away from its old holder", lambda: _is_elsewhere(story, holder))
     story.wait("the VIP answers there", lambda: story.answers(VIP))
     story.claim(

@@ -21,7 +21,7 @@ async def ask(url: str, *, timeout: float = TIMEOUT) -> str | None:
     """
     The body of what one GET on a new connection is answered with; None where that is no 2xx.
 
-    None, too, where TCP had to send its first packet again: nobody was there, which is not the same as slow.
+    None also if TCP had to repeat its first packet: then no host had the address, which is not a slow answer.
     """
     parts = urlsplit(url)
     writer: asyncio.StreamWriter | None = None

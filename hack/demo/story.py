@@ -54,7 +54,7 @@ class Outage:
 
 @dataclass(slots=True)
 class Story:
-    """One telling on one *cluster*."""
+    """The acts of one run on one *cluster*, and their claims."""
 
     cluster: Cluster
     claims: list[Claim] = field(default_factory=list)
@@ -172,7 +172,7 @@ class Story:
 
     @contextmanager
     def asking(self, address: str) -> Iterator[Outage]:
-        """Have the client ask the VIP every 20 ms, on new connections, for as long as the block lasts."""
+        """Let the client send a request to the VIP every 20 ms during the block, each on a new connection."""
         outage, before = Outage(), self._masterships(address)
         command = [sys.executable, "-m", "hack.demo.prober", f"http://{address}/"]
         process = subprocess.Popen(

@@ -35,7 +35,7 @@ _PORT: Final = 9651  # keepalived-operator, which the story ends with, knows one
 
 
 def cases() -> list[Case]:
-    """The chosen cases, in the order in which they are told."""
+    """The chosen cases, in the order of the demo."""
     known = {str(case): case for case in refusals.cases()}
     return [known[name] for name in CHOSEN]
 

@@ -36,8 +36,8 @@ class _Past(NamedTuple):
 
 @dataclass(slots=True)
 class Double:
-    """An address with two holders: *by* whom it came about, *since* when, for how long, and how often the loser was
-    written meanwhile without being helped."""
+    """An address with two holders: writer (*by*), start (*since*), duration, and the number of status writes
+    of the loser that did not end it (*passes*)."""
 
     address: Ip
     holders: tuple[str, str]
@@ -70,7 +70,7 @@ class Findings:
 
 
 class Checker:
-    """Takes one fact after the other; :meth:`close` looks at what is left when all has come to rest."""
+    """Checks one fact after the other; :meth:`close` checks the remaining objects once kavip is idle."""
 
     def __init__(self) -> None:
         self.findings = Findings()
@@ -149,7 +149,7 @@ class Checker:
             if (old.uid, address) not in self._contested:
                 found.moves.append(f"{old.key} lost {address} at {new.version} without cause")
             elif not self._has_elder(fact, old, address):
-                found.moves.append(f"{old.key} lost {address} at {new.version}, though nobody older has it")
+                found.moves.append(f"{old.key} lost {address} at {new.version}, without an older holder")
         for (address, *uids), double in self._open.items():
             if old.uid in uids and address in old.held and address in new.held:
                 double.passes += 1

@@ -5,8 +5,8 @@ A resourceVersion is a revision of the API server's storage, so it puts the writ
 deletion has none: it stands where the first write stands that was asked for after it, which excuses a hand-over of an
 address by the few milliseconds for which a DELETE takes, and by no more.
 
-A write whose sender is stopped meanwhile may be done and yet be written down as failed. What it made is seen when
-somebody else writes, or at the end.
+A write whose sender is stopped may succeed and be logged as failed. Its result appears in the next write of another
+client, or at the end.
 """
 
 import json
@@ -59,7 +59,7 @@ def read(path: Path, *, there: Iterable[dict[str, Any]] = ()) -> list[Fact]:
 
 
 def complete(found: Sequence[Fact], there: Iterable[dict[str, Any]]) -> list[Fact]:
-    """The successful ones of *found*, in order, and those that made what is *there* and were answered to nobody."""
+    """The successful writes of *found* in order, and those without a response whose result is *there*."""
     return ordered([*found, *_unheard(found, there)])
 
 
@@ -109,7 +109,7 @@ def ordered(facts: Iterable[Fact]) -> list[Fact]:
     """The successful ones of *facts*, as they happened."""
     done = [fact for fact in facts if fact.code < 300]
     made = sorted((fact for fact in done if fact.made), key=lambda fact: (fact.version, not fact.is_kavips, fact.at))
-    # an edit that changes nothing is answered with the version that is there, and happened to nobody
+    # the response to an edit without a change has the current version: such an edit does not count
     versions = [0, *(fact.version for fact in made)]
     made = [fact for fact, before in zip(made, versions, strict=False) if fact.is_kavips or fact.version != before]
     gone = sorted((fact for fact in done if not fact.made), key=lambda fact: fact.asked)

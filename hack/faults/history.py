@@ -61,7 +61,7 @@ class History:
         """
         Half of the Services come in one rush; then *seconds* of everything at random, the other half among it.
 
-        Whoever is left to be created when the time is over is created then.
+        Services that are not created by then are created at the end.
         """
         await self.rush(self.demand.services // 2)
         asyncio.get_running_loop().call_later(seconds, self._over.set)

@@ -1,8 +1,8 @@
-"""Ports for programs that want to be told theirs before they start.
+"""Ports for programs that need to know their ports before they start.
 
-They are none that the kernel gives to clients: between our look and the program's start some connection of somebody's
-would now and then have taken one of those. Each process offers ports of its own, in blocks that it claims by a name
-that only one process can have, and that the kernel takes back when the process ends.
+They are outside the range that the kernel gives to clients: a connection of another process could take such a port
+between the check and the program's start. Each process claims its own block of ports by a name that only one process
+can have, and that the kernel releases when the process ends.
 """
 
 import functools
@@ -19,7 +19,7 @@ _CLIENTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 on which nobody listens now, and which no other process of the testbed offers."""
+    """Ports of 127.0.0.1 without a listener, which no other process of the testbed offers."""
     with ExitStack() as stack:
         found: list[int] = []
         while len(found) < count:

@@ -1,4 +1,4 @@
-"""A process that can be found and stopped later, by whoever started it or by somebody else.
+"""A process that can be found and stopped later, by the process that started it or by another one.
 
 A pid alone names a process only until it exits. Together with its start time it names that process for ever, so a
 record written by a run that was killed can be acted on days later without hitting a stranger.
@@ -64,7 +64,7 @@ class Process:
             _reap(self.pid)
 
     def record(self, path: Path) -> None:
-        """Write it down for `recorded`: whoever reads the file finds all of it."""
+        """Write pid and start time for `recorded`, in one step, so that no reader finds an incomplete file."""
         draft = path.with_name(f".{path.name}.draft")
         draft.write_text(f"{self.pid} {self.start}\n")
         draft.rename(path)
@@ -174,6 +174,6 @@ def _start(pid: int) -> int:
 
 
 def _reap(pid: int) -> None:
-    """Collect the exit status if the process is our own child; nobody else's business otherwise."""
+    """Collect the exit status if the process is a child of this one."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)

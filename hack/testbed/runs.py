@@ -1,8 +1,8 @@
-"""What the testbed runs on this machine: one directory per run, from which anybody can remove that run completely.
+"""What the testbed runs on this machine: one directory per run, which is enough to remove the run completely.
 
-A run belongs to the process that started it, unless it was detached to stay. `sweep` removes runs whose owner died
-without a goodbye; `remove` removes one. Both need nothing but the directory: pid files lead to the processes, and a
-machine's processes, mounts and interfaces go with its init.
+A run belongs to the process that started it, unless it was detached to stay. `sweep` removes runs whose owner was
+killed; `remove` removes one. Both need only the directory: pid files lead to the processes, and the processes, mounts
+and interfaces of a machine end with its init.
 """
 
 import functools
@@ -18,7 +18,7 @@ from pathlib import Path
 from hack.testbed import cache, place, process
 from hack.testbed.errors import TestbedError
 
-_OWNER = "owner"  # not *.pid: whoever removes the run must not end its owner
+_OWNER = "owner"  # not *.pid, because removing a run must not end its owner
 _CGROUPS = Path("/sys/fs/cgroup")
 _LOG_BYTES = 4 * 2**20  # of each log of a test that failed
 _FAILURES = 30
@@ -37,7 +37,7 @@ def names() -> list[str]:
 
 
 def create(name: str = "") -> Path:
-    """A directory for a new run, owned by this process; without a name, one that nobody else has."""
+    """A directory for a new run, owned by this process; without a name it gets a unique one."""
     state = folder() / (name or f"r{uuid.uuid4().hex[:8]}")
     try:
         state.mkdir()
@@ -107,7 +107,7 @@ def keep_logs(name: str) -> Path | None:
 
 
 def remove(state: Path) -> None:
-    """End every process of a run and remove what is left of it; whoever started it, and however that one ended."""
+    """End every process of a run and remove its files, for any owner, alive or not."""
     found = (process.recorded(file) for file in sorted(state.rglob("*.pid")))
     process.kill([one for one in found if one])
     _remove_cgroups(state)

@@ -17,7 +17,7 @@ from tests.agent.config.test_localize import facts, localized
 TEXT: Final = mounts.rendered({"shop/web": "192.0.2.200,2001:db8:2::200"}, **mounts.WITH_PASSWORD)
 MOUNTED: Final = mounts.mounted(TEXT, authentication=True, password="new")
 OURS, SIXTH = "shop/web", "shop/web/v6"
-"""The second is of version 3, which has no passwords: whoever is heard there proves nothing."""
+"""The second has version 3 without passwords, so an advert for it proves nothing."""
 
 
 class Pod:

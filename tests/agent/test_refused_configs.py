@@ -173,7 +173,7 @@ def test_a_keepalived_that_is_killed_during_a_reload_reads_the_same_again(pod: M
     for one in family:
         one.signal(signal.SIGSTOP)
     wanted = node.config.write(TWO)
-    node.wait_until("it is told to reload", lambda: any(_is_told(one.pid) for one in family))
+    node.wait_until("keepalived gets the reload signal", lambda: any(_is_told(one.pid) for one in family))
     node.kill_keepalived()
     node.wait_until("the agent has seen it", lambda: "keepalived killed during reload" in node.agent_log.read_text())
     assert "shop/cart" in (node.run_dir / "keepalived.conf").read_text(), node.logs()

@@ -106,7 +106,7 @@ def test_a_failing_service_loses_the_vip(sites: list[Site]) -> None:
     leader.answers(503)
     other.pod.wait_until("the other node has the VIP", lambda: other.is_master)
     leader.pod.wait_until("it says why", lambda: leader.pod.role(WEB) == "FAULT")
-    leader.pod.wait_until("it says of whom", lambda: leader.told == ("web", False, "status 503"))
+    leader.pod.wait_until("the agent reports the check", lambda: leader.told == ("web", False, "status 503"))
     leader.pod.wait_until("it says so in words", lambda: leader.pod.state()["note"] == "health check web fails")
     assert 'kavip_agent_check_up{check="web"} 0.0' in leader.pod.get(names.METRICS_PATH)[1]
     assert leader.pod.get(names.READY_PATH)[0] == 200

@@ -99,7 +99,7 @@ def test_required_node_affinity_picks_nodes(terms: list[dict[str, Any]], is_admi
 
 
 def test_what_is_only_preferred_picks_nothing() -> None:
-    """Neither that, nor what is about pods, nor what no API server takes keeps anybody away."""
+    """Such terms, terms about pods and invalid terms exclude no node."""
     node = build.node("n1")
     assert admits(node, affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}})
     assert admits(node, affinity={"podAntiAffinity": {}})

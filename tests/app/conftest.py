@@ -161,7 +161,7 @@ class Installation:
             def is_told(name: str = name) -> bool:
                 return self.condition(name, "kavip.io/Programmed").get("reason") == reason
 
-            wait_for(f"{name} is told {reason}", is_told, told=partial(self.get, "service", name, "-n", "shop"))
+            wait_for(f"{name} reports {reason}", is_told, told=partial(self.get, "service", name, "-n", "shop"))
 
     def furnished(self, *objects: dict[str, Any]) -> None:
         """Apply pools and groups and wait until kavip knows them, so that Services may name them."""

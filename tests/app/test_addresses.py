@@ -208,7 +208,7 @@ def test_where_openshift_assigns_kavip_stands_aside(installation: Installation) 
         change = {"spec": {"externalIP": {"autoAssignCIDRs": None, **rejecting}}}
         plane.kubectl("patch", "network.config.openshift.io", "cluster", "--type=merge", "-p", json.dumps(change))
         assert assigned(installation, "left") == {"left": ["192.0.2.132"]}
-        wait_for("the holder is told", lambda: "rejectedCIDRs" in installation.condition("ours")["message"])
+        wait_for("the holder reports it", lambda: "rejectedCIDRs" in installation.condition("ours")["message"])
         assert installation.condition("ours")["reason"] == "Stranded"
         assert installation.addresses("ours") == ["192.0.2.128"]
         refused = installation.apply(a_service("bad", annotations={"kavip.io/addresses": "192.0.2.129"}))

@@ -57,7 +57,7 @@ def test_a_freed_address_cools_down_and_returns(installation: Installation) -> N
     assert words in done.stderr
     installation.applied(served("other"))
     assert given(installation, "other") == ["192.0.2.129"]
-    told = wait_for("the wish is told", lambda: installation.condition("wish"))
+    told = wait_for("the request is answered", lambda: installation.condition("wish"))
     assert (told["reason"], told["message"].startswith(words)) == ("AddressInUse", True)
     counts = {"total": 2, "assigned": 1, "available": 0}
     wait_for("the pool counts", lambda: installation.get("vippool", "edge")["status"]["ipv4"] == counts)
@@ -106,7 +106,7 @@ def test_a_cool_down_survives_a_restart(installation: Installation) -> None:
     installation.applied(served("next"))
     second = installation.start("--lease-seconds=3", webhook=False)
     wait_for("it leads", lambda: second.metric("kavip_leader") == 1.0)
-    wait_for("next is told", lambda: installation.condition("next"))
+    wait_for("next has a condition", lambda: installation.condition("next"))
     assert given(installation, "next") == ["192.0.2.128"]
     assert installation.condition("next")["lastTransitionTime"] >= rest["until"]
     wait_for("nothing rests any more", lambda: not cooling(installation))

@@ -101,7 +101,7 @@ def test_probes_are_answered_while_the_webhook_is_crowded(installation: Installa
             (turn, probed(replica, path)) for turn in range(ROUNDS) for path in (names.LIVE_PATH, names.READY_PATH)
         }
         done = installation.apply(a_group("new"), flags=("--dry-run=server",))
-        wait_for("somebody gives way", lambda: replica.metric(evicted) > 0)
+        wait_for("a connection is replaced", lambda: replica.metric(evicted) > 0)
         wait_for("more have come", lambda: opened() > CROWD)
     assert found == {(turn, (200, "ok\n")) for turn in range(ROUNDS)}
     assert done.returncode == 0, done.stderr

@@ -2,7 +2,7 @@
 MetalLB's own controller beside kavip on one API server.
 
 With a class each controller ignores the Services of the other. Without a class MetalLB claims every Service without a
-class, and removes addresses that are not from its pools: kavip gives way, and reports it.
+class, and removes addresses that are not from its pools: kavip stops restoring them, and reports it.
 """
 
 import sys
@@ -99,7 +99,7 @@ def test_with_a_class_of_its_own_each_serves_its_services(installation: Installa
     installation.applied(theirs, a_service("plain"), a_service("ours", loadBalancerClass="kavip.io/keepalived"))
     wait_for("MetalLB serves its own", lambda: installation.addresses("theirs") == ["198.51.100.0"])
     wait_for("kavip serves the others", lambda: installation.addresses("plain") and installation.addresses("ours"))
-    wait_for("all is told", lambda: installation.condition("ours", "kavip.io/Programmed"))
+    wait_for("the status is complete", lambda: installation.condition("ours", "kavip.io/Programmed"))
     assert {name: set(writers(installation, name)) for name in ("theirs", "plain", "ours")} == {
         "theirs": {"metallb"},
         "plain": {"kavip"},
@@ -126,7 +126,8 @@ def test_without_a_class_metallb_takes_what_it_wants_and_kavip_gives_way(
     installation.plane.audit.mark()
     installation.applied(a_service("fought"))
     wait_for(
-        "kavip gives way", lambda: "another controller removes" in installation.condition("fought").get("message", "")
+        "kavip stops restoring the address",
+        lambda: "another controller removes" in installation.condition("fought").get("message", ""),
     )
     wait_for("kavip has tried again", lambda: writers(installation, "fought").count("kavip") >= 6)
     assert len(writers(installation, "fought")) < 16

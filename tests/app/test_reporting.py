@@ -251,7 +251,7 @@ def a_restart_reports_nothing(cluster: Cluster) -> None:
 def kubectl_prints_the_pools(cluster: Cluster) -> None:
     """Addresses, usage and problems; -o wide has the totals; the older of two overlapping pools stays in force."""
     cluster.installation.applied(a_pool("twin", "192.0.2.130/32", "2001:db8::/64"))
-    wait_for("it is told", lambda: cluster.pool("Accepted", "twin") == "Overlap")
+    wait_for("the pool reports the overlap", lambda: cluster.pool("Accepted", "twin") == "Overlap")
     counts = {"total": 7, "assigned": 2, "available": 5}
     wait_for("edge is counted", lambda: cluster.installation.get("vippool", "edge")["status"]["ipv4"] == counts)
     lines = cluster.installation.plane.kubectl("get", "vipp").stdout.splitlines()

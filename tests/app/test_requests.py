@@ -96,7 +96,7 @@ def test_a_service_that_changes_its_type_frees_its_address_in_one_write(kavip: I
     """Another Service may have it at once; a Service that returns gets a free address."""
     kavip.applied(a_pool("types", "198.51.100.16/30", autoAssign=False), in_pool("web", "types"))
     gets(kavip, "web", "198.51.100.16")
-    wait_for("all is told", lambda: kavip.condition("web", "kavip.io/Programmed").get("reason") == "NoNodes")
+    wait_for("the status is complete", lambda: kavip.condition("web", "kavip.io/Programmed").get("reason") == "NoNodes")
     kavip.plane.audit.mark()
     edit(kavip, "web", type="ClusterIP", allocateLoadBalancerNodePorts=None)
     kavip.applied(in_pool("next", "types"))
@@ -250,7 +250,7 @@ def test_malformed_objects_affect_no_other(kavip: Installation) -> None:
     def wrong() -> dict[str, str]:
         return kavip.get("vippool", "wrong")["status"]["conditions"][0]  # type: ignore[no-any-return]
 
-    wait_for("the pool is told", lambda: wrong()["reason"] == "Invalid", told=wrong)
+    wait_for("the pool reports it", lambda: wrong()["reason"] == "Invalid", told=wrong)
     assert len(wrong()["message"]) < 300
     log = [line for line in kavip.replicas[-1].log.read_text().splitlines() if '"level": "' in line]
     assert not [line for line in log if '"level": "error"' in line]

@@ -19,7 +19,7 @@ from tests.support import manifests
 
 Helm = Callable[..., Result]
 RELEASE = ("kavip", str(manifests.CHART), f"--namespace={manifests.NAMESPACE}", "--create-namespace")
-"""What `helm install` and `helm upgrade` are told."""
+"""The flags of `helm install` and `helm upgrade`."""
 
 
 def rendered(helm: Helm, *settings: str, namespace: str = manifests.NAMESPACE) -> list[manifests.Object]:

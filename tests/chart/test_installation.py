@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.chart, pytest.mark.apiserver]
 
 NAMESPACE = f"--namespace={manifests.NAMESPACE}"
 ASKING = "--set=webhook.failurePolicy.validating=Ignore"
-"""Nobody answers in these tests: without this no group or pool could be made."""
+"""No webhook answers in these tests, so without this no group or pool could be created."""
 SERVER_SIDE, CLIENT_SIDE = "--server-side=true", "--server-side=false"
 """How Helm 4 writes, and how Helm 3 did."""
 STATUS = {"loadBalancer": {"ingress": [{"ip": "192.0.2.129", "ipMode": "VIP"}]}}

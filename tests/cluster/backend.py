@@ -1,7 +1,7 @@
 """
 The backend of a test's Services: answers over HTTP and UDP with its pod's name and the client's address.
 
-``python backend.py PORT``; its text is handed to pods as it stands, so it needs nothing but Python.
+``python backend.py PORT``; pods get its text unchanged, so it needs only Python.
 """
 
 import asyncio

@@ -74,7 +74,7 @@ def test_a_refused_instance_leaves_its_neighbours_alone(story: Story) -> None:
     def verdict() -> tuple[str, str, str]:
         return told(story, "service", "shop/bad", names.ConditionType.SERVICE_PROGRAMMED)
 
-    wait_for("it is told", lambda: "excludes instance" in verdict()[2], timeout=PATIENCE)
+    wait_for("the group reports it", lambda: "excludes instance" in verdict()[2], timeout=PATIENCE)
     serve(story, "after")
     for name in ("before", "after"):
         wait_for(f"{name} is programmed and answers", partial(is_programmed, story, name), timeout=PATIENCE)
@@ -88,7 +88,7 @@ def test_a_refused_instance_leaves_its_neighbours_alone(story: Story) -> None:
         status, reason, message = of_group(story, "Programmed")
         return (status, reason) == ("False", "RefusedByAgent") and "shop/bad" in message
 
-    wait_for("it is told still", is_told, timeout=PATIENCE)
+    wait_for("the group still reports it", is_told, timeout=PATIENCE)
     wait_for("the group tells it", is_told_of_group, timeout=PATIENCE)
     wait_for("the group is ready", lambda: of_group(story, "Ready")[:2] == ("True", "Ready"), timeout=PATIENCE)
     story.cluster.nodes[0].exec("ip", "address", "del", f"{OWN}/24", "dev", "eth0")

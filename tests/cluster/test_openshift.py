@@ -199,7 +199,7 @@ def check_metrics(story: Story, prometheus: Prometheus) -> None:
     def is_sent() -> bool:  # a VIP that moves on a busy machine has had two masters in these seconds
         return set(prometheus.query(master)) == {f"{each.ipv4}:{port}" for each in story.holders(VIP)}
 
-    prometheus.wait_until("the master sends, and nobody else", is_sent)
+    prometheus.wait_until("only the master sends", is_sent)
     leaders = "sum(kavip_leader)"
     prometheus.wait_until("one replica leads", lambda: prometheus.query(leaders) == {"": 1.0})
     replicas = "count(kavip_build_info)"

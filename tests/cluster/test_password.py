@@ -48,7 +48,7 @@ def test_a_password_that_comes_late_is_taken_up_soon(installed: Cluster) -> None
         )
         told = {annotation(installed)}
         wait_for(
-            "pods are told again", lambda: annotation(installed) not in told, timeout=PATIENCE
+            "pods get the annotation again", lambda: annotation(installed) not in told, timeout=PATIENCE
         )  # their start is over
         secret = object_of("Secret", "vrrp", namespace="lb", stringData={"password": "s3cret"})
         installed.kubectl("create", "--filename=-", input=json.dumps(secret))

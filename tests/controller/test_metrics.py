@@ -83,7 +83,7 @@ def test_waiting_services_are_counted_once_by_pool_and_reason() -> None:
         ("", "InvalidRequest"): 1,
         ("edge", "PoolSelectorMismatch"): 1,
     }
-    assert "shop/e" not in snapshot.ledger.waiters.by_age()  # nothing but its own edit helps it
+    assert "shop/e" not in snapshot.ledger.waiters.by_age()  # only an edit of the Service itself can help
     snapshot.ledger.observe("shop/b", None)
     snapshot.ledger.expect("shop/c", [parse_address("192.0.2.130")])
     addresses.update(snapshot, leads=True)

@@ -321,7 +321,7 @@ async def test_an_unexpected_error_at_one_node_does_not_hide_the_others(monkeypa
 
     def stumbling(body: bytes) -> AgentState:
         if b"trip" in body:
-            raise RuntimeError("nobody has thought of this")
+            raise RuntimeError("unexpected")
         return decode_state(body)
 
     monkeypatch.setattr(probing, "decode_state", stumbling)

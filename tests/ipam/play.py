@@ -102,7 +102,7 @@ class Play:
         )
         self.world.run()
         found = self.compare(key, step["expect"])
-        if isinstance(self.world.outcomes[key], Refusal):  # a call that failed leaves nobody waiting
+        if isinstance(self.world.outcomes[key], Refusal):  # after a failed call no Service waits
             self.world.delete(key)
             self.world.run()
         return found
@@ -154,7 +154,7 @@ class Play:
         return ""
 
     def do_set_namespaces(self, step: Json) -> str:
-        """Label namespaces anew."""
+        """Replace the labels of namespaces."""
         self.world.namespaces = labels(step["namespaces"])
         return ""
 

@@ -87,7 +87,7 @@ def test_the_explanation_is_the_decision(
     elif len({each.address.family for each in found.addresses}) == len(found.request.families):
         assert PoolRole.COULD not in roles[: roles.index(PoolRole.GIVES)], "the first pool that can gives"
     else:
-        assert PoolRole.COULD not in roles, "nobody gets less than some pool could give"
+        assert PoolRole.COULD not in roles, "no Service gets fewer addresses than a pool could give"
 
 
 def agrees(looked: ExplainedPool) -> None:
@@ -202,7 +202,7 @@ def test_the_second_family_comes_from_the_pool_of_the_first() -> None:
     found = look(ours("a/web", ["192.0.2.133"], **REQUIRE), pools=(EDGE, DUAL))
     assert rules(found, "dual")["one pool"] == (False, "its other address, 192.0.2.133, is in pool edge")
     assert rules(found, "edge")["IPv6"] == (False, "the pool has no addresses of this family")
-    assert "IPv4" not in rules(found, "edge"), "what it has is asked of nobody"
+    assert "IPv4" not in rules(found, "edge"), "no pool is evaluated for a held address"
     nowhere = look(ours("a/web", ["10.0.0.1"], **REQUIRE), pools=(DUAL,))
     assert rules(nowhere, "dual")["one pool"] == (False, "its other address, 10.0.0.1, is in no pool")
 

@@ -24,7 +24,7 @@ def test_a_kubeconfig_carries_name_and_groups(tmp_path: Path) -> None:
 
 
 def test_an_authority_is_kept(tmp_path: Path) -> None:
-    """Whoever opens the directory later signs for the same CA."""
+    """An authority that is opened later on the same directory signs with the same CA."""
     first, again = Authority(tmp_path / "new"), Authority(tmp_path / "new")
     assert again.pem == first.pem
     certificate = x509.load_pem_x509_certificate(again.issue("bob").certificate)

@@ -167,7 +167,7 @@ class LiveGroup:
 
     def wait_until_stable(self) -> dict[str, dict[str, tuple[int, ...]]]:
         """
-        Wait until no daemon changes its state for as long as an election may take; return the transitions until then.
+        Wait until no daemon changes its state for the longest time of an election; return the transitions until then.
 
         Daemons that start together may become master together: the second one an instant after it reported backup.
         """

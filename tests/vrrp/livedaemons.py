@@ -158,7 +158,7 @@ def settle(daemons: Iterable[Daemon], wanted: dict[str, str]) -> None:
 
 def settled(daemons: Iterable[Daemon], *, interval: float = 1.0) -> dict[Daemon, dict[str, Seen]]:
     """
-    The states of *daemons* after none of them changed its state for as long as a backup waits for a master.
+    The states of *daemons* after none of them changed its state for the time that a backup waits for a master.
 
     Daemons that start together may become master together: the second one an instant after it was seen as backup.
     """

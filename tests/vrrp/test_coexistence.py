@@ -46,7 +46,7 @@ def test_an_instance_has_the_identity_of_old_nodes() -> None:
     assert (found.version, found.interval, found.authenticated, found.trusting) == (2, "1", True, True)
     assert [str(vip) for vip in (found.anchor, *found.also)] == ["192.0.2.140/32", "192.0.2.141/32"]
     assert [str(vip) for vip in found.excluded] == ["192.0.2.142/32"]
-    assert [name for name, _ in found.sources] == ["n1", "n2", "n3"], "n4 would hear nobody"
+    assert [name for name, _ in found.sources] == ["n1", "n2", "n3"], "n4 would hear no peer"
     text = config.render(Coexistence(operatorconfig.read_instances(old)).adapt(plain, NODES)).text
     assert "check_unicast_src" not in text
     assert operatorconfig.read_instances(text)[0].addresses == operatorconfig.read_instances(old)[0].addresses
@@ -103,7 +103,7 @@ def test_an_address_that_old_nodes_hold_in_another_instance_waits() -> None:
     found = Coexistence(operatorconfig.read_instances(old)).adapt(plain, NODES)
     assert [str(found.instances[0].anchor), *map(str, found.instances[0].excluded)] == ["192.0.2.150/32"]
     assert "still held by pods of keepalived-operator in VRRP instance 1" in found.problems[API].message
-    assert stranded(found, operatorconfig.read_instances(old)) == (), "nobody wants it where it is"
+    assert stranded(found, operatorconfig.read_instances(old)) == (), "no instance keeps it there"
 
 
 def test_vips_that_would_be_lost_are_reported() -> None:

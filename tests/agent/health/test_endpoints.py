@@ -106,7 +106,7 @@ async def following(tracks: Told, *wanted: LocalTrack) -> AsyncIterator[LocalEnd
 
 
 async def until(tracks: Told, unready: Set[str], awaited: Set[str] = frozenset()) -> None:
-    """Wait until keepalived was told this last."""
+    """Wait until *tracks* was last set to these tracks."""
     async with asyncio.timeout(30):
         while tracks.told[-1:] != [(frozenset(unready), frozenset(awaited))]:
             await asyncio.sleep(0.01)

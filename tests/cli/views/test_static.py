@@ -71,7 +71,7 @@ def test_a_static_pod_brings_all_that_it_needs() -> None:
 
 
 def test_nodes_that_are_named_are_the_groups() -> None:
-    """Whatever labels and affinity ask for: whoever names a node means it."""
+    """A named node is used with any labels and affinity of the group."""
     picky = """spec:
   nodeSelector: {tier: edge}
   affinity:
@@ -109,15 +109,15 @@ def test_image_and_password() -> None:
         (("--static", "service", *NODES), "is not one of 'pod', 'unit'"),
     ],
 )
-def test_what_is_missing_is_said(flags: tuple[str, ...], fault: str) -> None:
-    """Without nodes nobody would know whom to speak to."""
+def test_a_missing_flag_is_named(flags: tuple[str, ...], fault: str) -> None:
+    """Without nodes keepalived would have no peers."""
     found = render(EXAMPLE, *flags)
     assert found.exit_code != 0
     assert fault in f"{found.output}{found.exception}"
 
 
 def test_a_refused_group_is_not_rendered() -> None:
-    """What admission would refuse starts nowhere."""
+    """A group that admission would refuse gets no static pod."""
     found = render(EXAMPLE.replace("192.0.2.200", "127.0.0.1"), "--static", *NODES)
     assert found.exit_code == 1
     assert "apiVersion" not in found.stdout

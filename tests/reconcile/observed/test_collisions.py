@@ -34,7 +34,7 @@ def counted(*counts: int, step: float = 1.0) -> tuple[Tally, float]:
         pytest.param([0, 5, 9, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12], 1.0, False, id="a roll-out of 3 s"),
         pytest.param([0, 1, 2], 15.0, False, id="two in half a minute"),
         pytest.param([0, 1, 2, 3], 70.0, False, id="one now and then"),
-        pytest.param([0, 5, 10, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], 1.0, True, id="the daemon began anew"),
+        pytest.param([0, 5, 10, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], 1.0, True, id="the daemon restarted"),
     ],
 )
 def test_a_counter_that_keeps_growing_is_a_collision(counts: list[int], step: float, *, found: bool) -> None:

@@ -325,7 +325,7 @@ def test_both_texts_must_fit_into_the_config_map(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_password_that_is_replaced_in_place() -> None:
-    """The text stays the same. A node that sees no new password is waited for as long as kubelet may need."""
+    """The text stays the same. The switch waits for a node without the new password, up to kubelet's longest delay."""
     site = Site.of(**SECRET)
     states = {name: site.world.agents.states_of(GROUP)[name] for name in ("n1", "n2")}
     seen = instant_text(site.world.now)
