@@ -112,7 +112,7 @@ def test_conditions(pool: Object, accepted: tuple[str, str], ready: tuple[str, s
 def test_messages_have_numbers_that_rarely_change(
     pool: Object, others: tuple[Object, ...], kind: str, message: str
 ) -> None:
-    """The messages count pools and totals, not assigned addresses."""
+    """Assigned addresses are counted only for a family that is full, so that a message does not change all the time."""
     written = body_of(plan_pool(cluster(pool, *others), "edge", now=NOW))["conditions"]
     assert next(each["message"] for each in written if each["type"] == kind) == message
 
