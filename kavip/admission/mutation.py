@@ -13,8 +13,10 @@ from kavip import names
 from kavip.admission.verdict import Verdict
 from kavip.api import patch, review
 from kavip.api.group import GroupSpec, KeepalivedGroup
+from kavip.api.rawobject import ABSENT, RawObject
 from kavip.api.review import AdmissionRequest
 from kavip.api.service import Service, ServiceStatus
+from kavip.errors import BadInput
 from kavip.snapshot import Snapshot
 from kavip.vrrp import groupspec
 
@@ -24,23 +26,25 @@ _NO_PATCH: Final = Verdict()
 def mutate_service(request: AdmissionRequest, snapshot: Snapshot) -> Verdict:
     """Write the annotation of the default group on a Service that belongs to it and does not name a group."""
     asked = review.decode_objects(request, Service)
+    if asked.lacks_old:
+        return _NO_PATCH
     # The API server replaces the status of the manifest by the stored one, but only after admission.
     stored = asked.old.status if asked.old is not None else ServiceStatus()
     subject = msgspec.structs.replace(asked.subject, status=stored)
     key = snapshot.group_of(subject)
     if not key or subject.declared_group or subject.metadata.deletion_timestamp:
         return _NO_PATCH
-    return _patched(request, {("metadata", "annotations", names.GROUP_ANNOTATION): key})
+    return _patched(request, Service, {("metadata", "annotations", names.GROUP_ANNOTATION): key})
 
 
 def mutate_group(request: AdmissionRequest) -> Verdict:
     """Write the defaults of a new group; on UPDATE restore those that the new object omits."""
     asked = review.decode_objects(request, KeepalivedGroup)
-    if asked.subject.metadata.deletion_timestamp:
+    if asked.subject.metadata.deletion_timestamp or asked.lacks_old:
         return _NO_PATCH
     old = asked.old
     values = groupspec.defaults(asked.subject) if old is None else defaults_on_update(asked.subject.spec, old.spec)
-    return _patched(request, {("spec", name): value for name, value in values.items()})
+    return _patched(request, KeepalivedGroup, {("spec", name): value for name, value in values.items()})
 
 
 def defaults_on_update(new: GroupSpec, old: GroupSpec) -> dict[str, Any]:
@@ -71,12 +75,14 @@ def _obsolete_defaults(new: GroupSpec, old: GroupSpec) -> dict[str, Any]:
     return {"advertIntervalMilliseconds": msgspec.UNSET} if is_changed and is_kept else {}
 
 
-def _patched(request: AdmissionRequest, values: dict[patch.Pointer, Any]) -> Verdict:
-    try:
-        before = msgspec.json.decode(request.object)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # in a part that kavip's types skip
+def _patched(
+    request: AdmissionRequest, kind: type[Service | KeepalivedGroup], values: dict[patch.Pointer, Any]
+) -> Verdict:
+    if bytes(request.object) in ABSENT:  # the review was about the old object
         return _NO_PATCH
-    if not isinstance(before, dict):  # null: the review was about the old object
+    try:
+        before = RawObject(bytes(request.object), kind).document()
+    except BadInput:  # in a part that kavip's types skip
         return _NO_PATCH
     after = before
     for path, value in values.items():

@@ -10,9 +10,10 @@ from typing import Any
 
 from kavip.admission import groups, pools, services
 from kavip.admission.chain import ALLOWED, DEFAULTS, Context, PolicyOptions, run
-from kavip.admission.verdict import Verdict
+from kavip.admission.verdict import UNCHANGED, Verdict
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
+from kavip.api.rawobject import UncheckedUpdate
 from kavip.api.review import Operation, Review
 from kavip.api.service import Service
 from kavip.snapshot import Snapshot
@@ -38,6 +39,11 @@ def review(request: Review[Any], snapshot: Snapshot, *, options: PolicyOptions =
         case VIPPool(), _:
             return run(pools.CHAIN, subject, context, since=old)
     return ALLOWED
+
+
+def unchecked(error: UncheckedUpdate) -> Verdict:
+    """The verdict for an object that is too large for a decision, and that the UPDATE does not change."""
+    return Verdict(warnings=(f"{UNCHANGED}{error}",))
 
 
 def _service(subject: Service, context: Context[Service]) -> Verdict:

@@ -8,6 +8,11 @@ from kavip.errors import BadInput
 from kavip.names import Reason
 
 SHOWN: Final = 5  # items of a list in a message; the others are counted
+MAX_FINDINGS: Final = 1024
+"""
+Findings about one object: twice the entries that any list of a CRD may have. Checks stop there, so that a review of an
+object in which everything is wrong costs no more than any other.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,32 +1,35 @@
 """
 ``admission.k8s.io/v1``: the AdmissionReview on the wire, and the review that the policy evaluates.
 
-A body is decoded in two steps. :func:`decode_request` decodes the envelope, so even a response about a malformed object
-has the UID of the request. :func:`decode_objects` then decodes the objects as the kind of the path. Both raise
-:class:`BadInput`, which never quotes the content of an object.
+A body is decoded in steps. :func:`decode_request` decodes the envelope, so even a response about a malformed object has
+the UID of the request. :func:`decode_objects` then decodes the objects as the kind of the path, and
+:func:`decode_user` the user. Each bounds what it decodes, and raises :class:`BadInput`, which never quotes the content
+of an object.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
 from kavip.api.group import KeepalivedGroup
 from kavip.api.meta import Wire
 from kavip.api.pool import VIPPool
+from kavip.api.rawobject import ABSENT, OverBudget, RawObject, UncheckedUpdate
 from kavip.api.service import Service
 from kavip.errors import BadInput
 
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
-_LARGE: Final = 64 * 1024  # bytes; a smaller object is always evaluated quickly
+MAX_USER_INFO: Final = 64 * 1024
+"""Bytes of ``userInfo``: a user in a thousand groups."""
+_MAX_NAME: Final = 1024  # characters of a name in the envelope; the API server allows 253
 _MAX_ANNOTATIONS: Final = 256 * 1024  # bytes; the limit of the API server itself
 _MAX_ENTRIES: Final = 1024  # twice the limit of any field in the CRDs
-_PORTS: Final = "ports"  # the ports of a Service cost no time
-ABSENT: Final = (b"", b"null")  # the raw JSON of an absent field
+_PORTS: Final = "ports"  # of a Service; their items are counted, and a rule costs no more with many of them
 
-T = TypeVar("T", Service, KeepalivedGroup, VIPPool)
+T = TypeVar("T", bound=Service | KeepalivedGroup | VIPPool)
 
 
 class Operation(StrEnum):
@@ -56,14 +59,14 @@ class UserInfo(Wire, frozen=True):
 
 
 class AdmissionRequest(Wire, frozen=True):
-    """``request``; *object* and *old_object* stay raw JSON until their kind is known."""
+    """``request``; *object* and *old_object* stay raw JSON until their kind is known, *user_info* until it matters."""
 
     uid: str
     operation: Operation
     kind: GroupVersionKind = GroupVersionKind()
     name: str = ""
     namespace: str = ""
-    user_info: UserInfo = UserInfo()
+    user_info: msgspec.Raw = msgspec.Raw()
     object: msgspec.Raw = msgspec.Raw()
     old_object: msgspec.Raw = msgspec.Raw()
 
@@ -130,11 +133,14 @@ class Review(Generic[T]):
     subject: T
     old: T | None = None  # the object before an UPDATE
 
+    @property
+    def lacks_old(self) -> bool:
+        """Whether this is an UPDATE whose old object is too large for a decision."""
+        return self.operation is Operation.UPDATE and self.old is None
+
 
 _READER = msgspec.json.Decoder(ReviewRequest)
-_DECODERS: Final[dict[type, msgspec.json.Decoder[Any]]] = {
-    kind: msgspec.json.Decoder(kind) for kind in (Service, KeepalivedGroup, VIPPool)
-}
+_USERS: Final = msgspec.json.Decoder(UserInfo | None)
 
 
 def decode_request(body: bytes) -> AdmissionRequest:
@@ -145,16 +151,51 @@ def decode_request(body: bytes) -> AdmissionRequest:
         raise BadInput("", KIND, f"cannot be read: {error}") from None
     if (review.api_version, review.kind) != (API_VERSION, KIND):
         raise BadInput("apiVersion, kind", f"{review.api_version}, {review.kind}", f"want {API_VERSION}, {KIND}")
-    if not review.request.uid:
+    request = review.request
+    if not request.uid:
         raise BadInput("request.uid", "", "want the UID for the response")
-    return review.request
+    for name, text in (
+        *(("uid", request.uid), ("name", request.name), ("namespace", request.namespace)),
+        *(("kind.group", request.kind.group), ("kind.version", request.kind.version), ("kind.kind", request.kind.kind)),
+    ):
+        if len(text) > _MAX_NAME:
+            raise BadInput(f"request.{name}", f"{len(text):,} characters", f"want at most {_MAX_NAME:,}")
+    return request
+
+
+def decode_user(request: AdmissionRequest) -> UserInfo:
+    """Decode the user of *request*; one of more than :data:`MAX_USER_INFO` bytes is refused."""
+    raw = bytes(request.user_info)
+    if len(raw) > MAX_USER_INFO:
+        raise BadInput("request.userInfo", f"{len(raw):,} bytes", f"want at most {MAX_USER_INFO:,}")
+    try:
+        return (_USERS.decode(raw) if raw else None) or UserInfo()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInput("request.userInfo", "UserInfo", f"cannot be read: {error}") from None
 
 
 def decode_objects(request: AdmissionRequest, kind: type[T]) -> Review[T]:
-    """Decode the objects of *request* as *kind*; an object without a namespace gets that of the request."""
-    new, old = (_object(raw, kind, request.namespace) for raw in (request.object, request.old_object))
-    if new is not None and len(bytes(request.object)) > _LARGE and not new.metadata.deletion_timestamp:
-        _check_size(new)
+    """
+    Decode the objects of *request* as *kind*; an object without a namespace gets that of the request.
+
+    Of a DELETE only metadata is read. An old object that is too large for a decision counts as absent; for a new one
+    :class:`OverBudget` is raised, or :class:`UncheckedUpdate` if spec, labels and annotations are those of the old one.
+    """
+    raw_new, raw_old = bytes(request.object), bytes(request.old_object)
+    if request.operation is Operation.DELETE and raw_new in ABSENT and raw_old not in ABSENT:
+        return Review(request.operation, _located(RawObject(raw_old, kind).identity(), request.namespace))
+    try:
+        new = _object(raw_new, kind, request.namespace)
+    except OverBudget as error:
+        if raw_old in ABSENT or RawObject(raw_new, kind).judged() != RawObject(raw_old, kind).judged():
+            raise
+        raise UncheckedUpdate(error.field, error.value, error.remedy) from None
+    try:
+        old = _object(raw_old, kind, request.namespace)
+    except OverBudget:
+        if new is None:
+            raise
+        old = None
     subject = new or old
     if subject is None:
         raise BadInput("request.object", None, "want the object to review")
@@ -170,20 +211,23 @@ def _check_size(found: Service | KeepalivedGroup | VIPPool) -> None:
     """Refuse an absurdly large object: its evaluation would delay other reviews. API servers refuse most of them."""
     size = sum(len(key) + len(value) for key, value in (found.metadata.annotations or {}).items())
     if size > _MAX_ANNOTATIONS:
-        raise BadInput("metadata.annotations", size, f"want at most {_MAX_ANNOTATIONS} bytes")
+        raise OverBudget("metadata.annotations", size, f"want at most {_MAX_ANNOTATIONS} bytes")
     for info in msgspec.structs.fields(found.spec):
         value = getattr(found.spec, info.name)
         if isinstance(value, list | dict) and len(value) > _MAX_ENTRIES and info.name != _PORTS:
-            raise BadInput(f"spec.{info.encode_name}", len(value), f"want at most {_MAX_ENTRIES} entries")
+            raise OverBudget(f"spec.{info.encode_name}", len(value), f"want at most {_MAX_ENTRIES} entries")
 
 
-def _object(raw: msgspec.Raw, kind: type[T], namespace: str) -> T | None:
-    if bytes(raw) in ABSENT:
+def _object(raw: bytes, kind: type[T], namespace: str) -> T | None:
+    if raw in ABSENT:
         return None
-    try:
-        found: T = _DECODERS[kind].decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput("", kind.__name__, f"cannot be read: {error}") from None
-    if namespace and not found.metadata.namespace:
-        return msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, namespace=namespace))
-    return found
+    found = RawObject(raw, kind).decode()
+    _check_size(found)
+    return _located(found, namespace)
+
+
+def _located(found: T, namespace: str) -> T:
+    """*found*, in *namespace* if it names none."""
+    if not namespace or found.metadata.namespace:
+        return found
+    return msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, namespace=namespace))

@@ -29,6 +29,7 @@ from kavip.admission.verdict import Verdict
 from kavip.api import review as wire
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
+from kavip.api.rawobject import UncheckedUpdate
 from kavip.api.refusal import Refusal
 from kavip.api.review import AdmissionRequest, AdmissionResponse, UserInfo
 from kavip.api.service import Service
@@ -67,9 +68,14 @@ class Route:
 
 
 def _validates(kind: type[Service] | type[KeepalivedGroup] | type[VIPPool]) -> Route:
-    return Route(
-        lambda request, snapshot, options: policy.review(wire.decode_objects(request, kind), snapshot, options=options)
-    )
+    def decide(request: AdmissionRequest, snapshot: Snapshot, options: PolicyOptions) -> Verdict:
+        try:
+            asked = wire.decode_objects(request, kind)
+        except UncheckedUpdate as error:
+            return policy.unchecked(error)
+        return policy.review(asked, snapshot, options=options)
+
+    return Route(decide)
 
 
 ROUTES: Final[Mapping[str, Route]] = {
@@ -192,9 +198,14 @@ class WebhookServer:
     async def _exempt(self, verdict: Verdict, request: AdmissionRequest) -> Verdict:
         """Lift the exemptible refusals for an exempt user; check the authorization only if that allows the object."""
         exempted = verdict.exempted()
-        if exempted.allowed and await self._may_set_external_ips(request.user_info, request.namespace):
-            return exempted
-        return verdict
+        if not exempted.allowed:
+            return verdict
+        try:
+            user = wire.decode_user(request)
+        except BadInput as error:
+            log.warning("no access review", error=str(error))
+            return verdict
+        return exempted if await self._may_set_external_ips(user, request.namespace) else verdict
 
     async def _decide(self, route: Route, request: AdmissionRequest) -> Verdict:
         """Decide, and again once a missing reference exists: the same ``kubectl apply`` may create it."""

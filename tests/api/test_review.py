@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kavip.api import review
+from kavip.api.rawobject import OverBudget, UncheckedUpdate
 from kavip.api.review import AdmissionResponse, Operation, Status, StatusCause, StatusDetails
 from kavip.api.service import Service
 from kavip.errors import BadInput
@@ -23,7 +24,7 @@ def body(**request: Any) -> bytes:
 def test_a_create_has_a_new_object_only() -> None:
     """``oldObject: null`` is no object."""
     request = review.decode_request(body(userInfo={"username": "jane"}))
-    assert request.user_info.username == "jane"
+    assert review.decode_user(request).username == "jane"
     asked = review.decode_objects(request, Service)
     assert (asked.operation, asked.old) == (Operation.CREATE, None)
     assert asked.subject.key == "shop/web"
@@ -55,12 +56,34 @@ def test_the_namespace_of_the_request_is_used() -> None:
     ],
 )
 def test_an_absurdly_large_object_is_refused(large: dict[str, Any], message: str) -> None:
-    """An object that would delay other reviews is refused; in deletion, or as the old object, it is accepted."""
-    with pytest.raises(BadInput, match=message):
+    """An object that would delay other reviews is refused unless an UPDATE leaves it; an old one counts as absent."""
+    with pytest.raises(OverBudget, match=message):
         review.decode_objects(review.decode_request(body(object=large)), Service)
-    review.decode_objects(review.decode_request(body(oldObject=large, operation="UPDATE")), Service)
-    leaving = {**large, "metadata": {**large.get("metadata", {}), "deletionTimestamp": "2026-01-01T00:00:00Z"}}
-    review.decode_objects(review.decode_request(body(object=leaving, operation="UPDATE")), Service)
+    with pytest.raises(UncheckedUpdate, match=message):
+        review.decode_objects(review.decode_request(body(object=large, oldObject=large, operation="UPDATE")), Service)
+    mended = review.decode_objects(review.decode_request(body(oldObject=large, operation="UPDATE")), Service)
+    assert (mended.old, mended.lacks_old) == (None, True)
+
+
+def test_only_the_metadata_of_a_deleted_object_counts() -> None:
+    """A stored object can be deleted, however large its spec is."""
+    large = {"metadata": {"name": "web"}, "spec": {"externalIPs": [""] * 100_000}}
+    asked = review.decode_request(body(operation="DELETE", object=None, oldObject=large))
+    assert review.decode_objects(asked, Service).subject.key == "web"
+
+
+@pytest.mark.parametrize("name", ["uid", "name", "namespace"])
+def test_names_in_the_envelope_are_bounded(name: str) -> None:
+    """A response has these names, so they are refused before they are copied."""
+    with pytest.raises(BadInput, match=f"request.{name}: .* want at most 1,024"):
+        review.decode_request(body(**{name: "x" * 1025}))
+
+
+def test_the_user_is_bounded() -> None:
+    """A user in thousands of groups is not decoded."""
+    asked = review.decode_request(body(userInfo={"username": "x" * review.MAX_USER_INFO}))
+    with pytest.raises(BadInput, match=r"request.userInfo: .* want at most 65,536"):
+        review.decode_user(asked)
 
 
 def test_many_ports_are_accepted() -> None:
