@@ -19,6 +19,7 @@ from bench.objects import LABELS, LARGE, SMALL, allocate, enter, first_of, pool,
 from bench.timing import MICRO, best, flat, frozen, plain, resident, timed, within
 from kavip.ipam.allocate import decide
 from kavip.ipam.ledger.ledger import Ledger
+from kavip.ipam.pool import parse_pool
 from kavip.ipam.pools import Pools
 from kavip.ipam.request import Request
 
@@ -189,8 +190,8 @@ def overlap(count: int) -> float:
     """The seconds in which one more pool is checked for overlaps with *count* pools."""
     stored = Pools.of(pool(f"p{index}", f"10.{index >> 8}.{index & 255}.0/24") for index in range(count))
     new = pool("new", "11.0.0.0/24")
-    assert not stored.check(new)
-    return best(100, lambda: stored.check(new))
+    assert not stored.check(*parse_pool(new))
+    return best(100, lambda: stored.check(*parse_pool(new)))
 
 
 if __name__ == "__main__":

@@ -4,18 +4,25 @@ Chains of named rules, and how their findings become a verdict.
 A chain is a tuple of rules and reads as a table of contents. Every rule is evaluated, so one response reports all
 findings. Updates are ratcheted as Kubernetes ratchets CRD validation: if an UPDATE leaves the part of the object that a
 rule reads as it was, and the old object has the same finding, the finding is a warning and the UPDATE is accepted.
+
+The cost of a verdict is bounded by counts. A rule is evaluated at most once for the old object, and a chain collects at
+most :data:`MAX_FINDINGS`. An object with more is only accepted if the UPDATE changes neither spec, labels nor
+annotations.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
 from kavip.admission.verdict import UNCHANGED, AdmissionWarning, MissingReference, Verdict, describe
-from kavip.api.group import KeepalivedGroup
-from kavip.api.pool import VIPPool
-from kavip.api.refusal import Refusal
+from kavip.api.group import GroupSpec, KeepalivedGroup
+from kavip.api.pool import PoolSpec, VIPPool
+from kavip.api.refusal import MAX_FINDINGS, Refusal
+from kavip.names import Reason
 from kavip.snapshot import Snapshot
 
 T = TypeVar("T")
@@ -32,6 +39,7 @@ class PolicyOptions:
 
 DEFAULTS: Final = PolicyOptions()
 ALLOWED: Final = Verdict()
+_TOO_MANY: Final = f"the object has more than {MAX_FINDINGS:,} problems; fix the others first"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +58,15 @@ class Context(Generic[T]):
     """
     The input of a rule besides the object: the cluster, and the object that an UPDATE starts from.
 
-    *group* is the key of the group that a Service belongs to (:meth:`Snapshot.group_of`), looked up once.
+    *group* is the key of the group that a Service belongs to (:meth:`Snapshot.group_of`), looked up once. *parsed* has
+    what several rules need of an object, by its identity: an object is parsed once a review.
     """
 
     snapshot: Snapshot
     old: T | None = None
     options: PolicyOptions = DEFAULTS
     group: str = ""
+    parsed: dict[int, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,46 +83,111 @@ class Rule(Generic[T]):
 
 def run(chain: Sequence[Rule[T]], subject: T, context: Context[T], *, since: T | None = None) -> Verdict:
     """Evaluate *chain* for *subject*; *since* is the old object of an UPDATE that the same chain applied to."""
-    refusals: dict[Refusal, None] = {}
-    warnings: list[str] = []
-    missing: list[MissingReference] = []
-    exemptible: set[Refusal] = set()
+    found = _Collected()
     for rule in chain:
-        for finding in rule.evaluate(subject, context):
-            if isinstance(finding, AdmissionWarning):
-                warnings.append(describe(finding))
-                continue
-            if isinstance(finding, MissingReference):
-                missing.append(finding)
-                continue
-            refusal = _refusal(finding)
-            if isinstance(finding, Exemptible):
-                exemptible.add(refusal)
-            if since is not None and _is_unchanged(refusal, rule, subject, since, context):
-                warnings.append(f"{UNCHANGED}{describe(refusal)}")
-            else:
-                refusals[refusal] = None
-    if not (refusals or warnings):
-        return ALLOWED
-    return Verdict(
-        tuple(refusals), tuple(warnings), missing=tuple(missing), exemptible=frozenset(exemptible & refusals.keys())
-    )
+        ratchet = None if since is None else _Ratchet(rule, subject, since, context)
+        for finding in islice(rule.evaluate(subject, context), MAX_FINDINGS + 1 - found.count):
+            found.add(finding, ratchet)
+        if found.count > MAX_FINDINGS:
+            return found.without_rest(is_unchanged=_is_same_object(subject, since))
+    return found.verdict()
+
+
+@dataclass(slots=True)
+class _Collected:
+    """The findings of a chain."""
+
+    refusals: dict[Refusal, None] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    missing: list[MissingReference] = field(default_factory=list)
+    exemptible: set[Refusal] = field(default_factory=set)
+    count: int = 0
+
+    def add(self, finding: Finding, ratchet: "_Ratchet[Any] | None") -> None:
+        """Sort *finding* in; *ratchet* is that of its rule on an UPDATE."""
+        self.count += 1
+        if isinstance(finding, AdmissionWarning):
+            self.warnings.append(describe(finding))
+            return
+        if isinstance(finding, MissingReference):
+            self.missing.append(finding)
+            return
+        refusal = _refusal(finding)
+        if isinstance(finding, Exemptible):
+            self.exemptible.add(refusal)
+        if ratchet is not None and ratchet.is_unchanged(refusal):
+            self.warnings.append(f"{UNCHANGED}{describe(refusal)}")
+        else:
+            self.refusals[refusal] = None
+
+    def verdict(self) -> Verdict:
+        """The verdict if these are all findings."""
+        if not (self.refusals or self.warnings):
+            return ALLOWED
+        return Verdict(
+            tuple(self.refusals),
+            tuple(self.warnings),
+            missing=tuple(self.missing),
+            exemptible=frozenset(self.exemptible & self.refusals.keys()),
+        )
+
+    def without_rest(self, *, is_unchanged: bool) -> Verdict:
+        """The verdict if evaluation stopped at :data:`MAX_FINDINGS`."""
+        if is_unchanged:
+            return Verdict(warnings=(f"{UNCHANGED}{_TOO_MANY}", *self.warnings, *map(describe, self.refusals)))
+        return Verdict((*self.refusals, Refusal(Reason.INVALID, _TOO_MANY, "spec")), tuple(self.warnings))
+
+
+class _Ratchet(Generic[T]):
+    """Which findings of *rule* an UPDATE from *since* to *subject* may keep."""
+
+    def __init__(self, rule: Rule[T], subject: T, since: T, context: Context[T]) -> None:
+        self._rule, self._subject, self._since, self._context = rule, subject, since, context
+        self._same: dict[str, bool] = {}  # by field
+
+    def is_unchanged(self, refusal: Refusal) -> bool:
+        """Whether the rule refuses *since* for the same cause, and the part of the object that it reads is the same."""
+        return self._reads_the_same(refusal.field) and refusal in self._before
+
+    def _reads_the_same(self, path: str) -> bool:
+        name = field_of(path)
+        if name not in self._same:
+            self._same[name] = self._rule.reads(self._since, path) == self._rule.reads(self._subject, path)
+        return self._same[name]
+
+    @cached_property
+    def _before(self) -> frozenset[Refusal]:
+        """The refusals of *since*."""
+        found = islice(self._rule.evaluate(self._since, replace(self._context, old=None)), MAX_FINDINGS)
+        return frozenset(_refusal(each) for each in found if isinstance(each, Refusal | Exemptible))
+
+
+def _is_same_object(subject: Any, since: Any) -> bool:
+    """Whether an UPDATE changes neither spec, labels nor annotations."""
+    if since is None:
+        return False
+    new, old = subject.metadata, since.metadata
+    return bool(subject.spec == since.spec and new.labels == old.labels and new.annotations == old.annotations)
 
 
 def _refusal(finding: Refusal | Exemptible) -> Refusal:
     return finding.refusal if isinstance(finding, Exemptible) else finding
 
 
-def _is_unchanged(refusal: Refusal, rule: Rule[T], subject: T, since: T, context: Context[T]) -> bool:
-    """Whether *rule* refuses *since* for the same cause, and the part of the object that it reads is the same."""
-    if rule.reads(since, refusal.field) != rule.reads(subject, refusal.field):
-        return False
-    findings = rule.evaluate(since, replace(context, old=None))
-    return any(isinstance(each, Refusal | Exemptible) and _refusal(each) == refusal for each in findings)
+def field_of(path: str) -> str:
+    """The field of ``spec`` that contains *path*; "" for a path outside ``spec``."""
+    return path.removeprefix("spec.").partition(".")[0].partition("[")[0] if path.startswith("spec.") else ""
 
 
-def spec_part(subject: KeepalivedGroup | VIPPool, field: str) -> object:
-    """The field of ``spec`` that contains the path *field*; all of ``spec`` and the labels for a path outside it."""
-    parts: dict[str, Any] = msgspec.to_builtins(subject.spec)
-    name = field.removeprefix("spec.").partition(".")[0].partition("[")[0]
-    return parts.get(name) if field.startswith("spec.") else (parts, subject.metadata.labels)
+def spec_part(subject: KeepalivedGroup | VIPPool, path: str) -> object:
+    """The field of ``spec`` that contains *path*; all of ``spec`` and the labels for a path outside it."""
+    spec = subject.spec
+    if name := field_of(path):
+        return getattr(spec, _FIELDS[type(spec)].get(name, ""), None)
+    return spec, subject.metadata.labels
+
+
+_FIELDS: Final = {
+    kind: {info.encode_name: info.name for info in msgspec.structs.fields(kind)} for kind in (GroupSpec, PoolSpec)
+}
+"""The attribute of each field of ``spec``."""

@@ -29,13 +29,15 @@ PoolContext = Context[VIPPool]
 
 def pool_spec_is_valid(pool: VIPPool, context: PoolContext) -> Findings:
     """Ranges, exclusions and reservations are valid, and no other pool has the same addresses."""
-    yield from context.snapshot.parsed_pools.check(pool)
-    yield from map(AdmissionWarning, cautions(pool))
+    parsed, findings = _parse(pool, context)
+    yield from context.snapshot.parsed_pools.check(parsed, findings)
+    if parsed is not None:
+        yield from map(AdmissionWarning, cautions(pool, parsed.ranges))
 
 
 def addresses_are_outside_service_cidrs(pool: VIPPool, context: PoolContext) -> Findings:
     """No address is in a Service CIDR of the cluster, as far as these are known."""
-    parsed, _ = parse_pool(pool)
+    parsed, _ = _parse(pool, context)
     if parsed is None:
         return
     for name, cidr in service_ranges(context.snapshot.service_ranges.values()):
@@ -63,10 +65,10 @@ def groups_exist(pool: VIPPool, context: PoolContext) -> Findings:
 
 def edit_strands_no_address(pool: VIPPool, context: PoolContext) -> Findings:
     """The edit leaves every address that a Service holds in the pool."""
-    new, _ = parse_pool(pool)
+    new, _ = _parse(pool, context)
     if new is None:
         return
-    effect = _effect(pool.name, pool, context.snapshot)
+    effect = _effect(pool.name, new, context.snapshot)
     refused, warned = _by_field(effect.lost, new), _by_field(effect.external, new)
     for field in sorted(refused.keys() | warned.keys()):
         yield from _findings(pool, field, "leaves", lost=refused[field], external=warned[field])
@@ -83,11 +85,11 @@ def deletion_strands_no_address(pool: VIPPool, context: PoolContext) -> Findings
 def holders_are_still_served(pool: VIPPool, context: PoolContext) -> Findings:
     """The pool still serves the Services that hold its addresses; the others keep theirs with reason ``Stranded``."""
     snapshot = context.snapshot
-    new, _ = parse_pool(pool)
+    new, _ = _parse(pool, context)
     old = snapshot.parsed_pools.get(pool.name)
     if new is None or old is None:
         return
-    keys = {each.service.key for each in _effect(pool.name, pool, snapshot).misfits}
+    keys = {each.service.key for each in _effect(pool.name, new, snapshot).misfits}
     if _terms(old) != _terms(new):
         holders = [(address, terms.key) for address, terms, standing in snapshot.ledger.claims_in(old) if standing]
         keys |= {key for address, key in holders if _stops_serving(address, key, old, new, snapshot)}
@@ -96,7 +98,15 @@ def holders_are_still_served(pool: VIPPool, context: PoolContext) -> Findings:
         yield AdmissionWarning(f"no longer serves {shown}; they keep their addresses with reason Stranded", "spec")
 
 
-def _effect(name: str, new: VIPPool | None, snapshot: Snapshot) -> PoolImpact:
+def _parse(pool: VIPPool, context: PoolContext) -> tuple[Pool | None, tuple[Refusal, ...]]:
+    """*pool* as ipam parses it, once a review."""
+    if id(pool) not in context.parsed:
+        context.parsed[id(pool)] = parse_pool(pool)
+    parsed: tuple[Pool | None, tuple[Refusal, ...]] = context.parsed[id(pool)]
+    return parsed
+
+
+def _effect(name: str, new: Pool | None, snapshot: Snapshot) -> PoolImpact:
     """What the edit does to holders; a pool that is not in force has none."""
     old = snapshot.pools.get(name)
     return assess_edit(old, new, snapshot.ledger) if old and snapshot.parsed_pools.get(name) else PoolImpact()

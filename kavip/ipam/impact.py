@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kavip.api.address import Address
 from kavip.api.pool import VIPPool
 from kavip.ipam.ledger.ledger import Ledger
-from kavip.ipam.pool import parse_pool
+from kavip.ipam.pool import Pool, parse_pool
 from kavip.ipam.request import Terms
 
 
@@ -37,12 +37,11 @@ class PoolImpact:
     misfits: tuple[StrandedService, ...] = ()
 
 
-def assess_edit(old: VIPPool, new: VIPPool | None, ledger: Ledger) -> PoolImpact:
-    """The impact of replacing *old* by *new*; None: deleting it. In O(holders)."""
+def assess_edit(old: VIPPool, after: Pool | None, ledger: Ledger) -> PoolImpact:
+    """The impact of replacing *old* by *after*; None: deleting it. In O(holders)."""
     before, _ = parse_pool(old)
     if before is None:
         return PoolImpact()
-    after, _ = parse_pool(new) if new is not None else (None, ())
     lost: list[StrandedService] = []
     external: list[StrandedService] = []
     misfits: list[StrandedService] = []

@@ -4,16 +4,17 @@ One VIPPool, parsed: which addresses it may assign, and to which Services.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from kavip.api.address import Address, parse_address
 from kavip.api.meta import LabelSelector
 from kavip.api.pool import VIPPool
-from kavip.api.refusal import Refusal, listed
+from kavip.api.refusal import MAX_FINDINGS, Refusal, listed
 from kavip.api.selector import check_selector
 from kavip.errors import BadInput
 from kavip.ipam.annotations import parse_namespaced
-from kavip.ipam.ranges import UNUSABLE, Range, find, first_overlap, is_buggy, parse_range, subtract
+from kavip.ipam.ranges import EVERYTHING, UNUSABLE, Range, find, first_overlap, is_buggy, parse_range, subtract
 from kavip.ipam.request import Request
 from kavip.names import Reason
 
@@ -113,17 +114,24 @@ class Pool:
 
 @dataclass(slots=True)
 class _Findings:
-    """The findings of one pool; parsing continues after each."""
+    """The findings of one pool, at most :data:`MAX_FINDINGS`; parsing continues after each until there are so many."""
 
     found: list[Refusal]
 
+    @property
+    def is_full(self) -> bool:
+        return len(self.found) >= MAX_FINDINGS
+
     def add(self, field: str, value: object, remedy: str) -> None:
-        self.found.append(Refusal.of(Reason.INVALID, BadInput(field, value, remedy)))
+        if not self.is_full:
+            self.found.append(Refusal.of(Reason.INVALID, BadInput(field, value, remedy)))
 
     def ranges(self, texts: list[str] | None, field: str) -> list[tuple[str, Range]]:
         """The readable ranges of *texts*, each with its field path."""
         result: list[tuple[str, Range]] = []
         for index, text in enumerate(texts or ()):
+            if self.is_full:
+                break
             try:
                 result.append((f"{field}[{index}]", parse_range(text, f"{field}[{index}]")))
             except BadInput as error:
@@ -144,6 +152,8 @@ def parse_pool(wire: VIPPool, *, barred: tuple[Range, ...] = ()) -> tuple[Pool |
         if ranges and first_overlap(ranges, span) is None:
             findings.add(field, str(span), "is outside spec.addresses; remove it")
     for index, group in enumerate(spec.groups or ()):
+        if findings.is_full:
+            break
         try:
             parse_namespaced(group, f"spec.groups[{index}]")
         except BadInput as error:
@@ -155,8 +165,11 @@ def parse_pool(wire: VIPPool, *, barred: tuple[Range, ...] = ()) -> tuple[Pool |
     ):
         if number < 0:
             findings.add(field, number, "want 0 or more")
-    findings.found += check_selector(spec.service_selector, "spec.serviceSelector")
-    findings.found += check_selector(spec.namespace_selector, "spec.namespaceSelector")
+    for selector, field in (
+        (spec.service_selector, "spec.serviceSelector"),
+        (spec.namespace_selector, "spec.namespaceSelector"),
+    ):
+        findings.found += islice(check_selector(selector, field), MAX_FINDINGS - len(findings.found))
     allowed = subtract(ranges, (span for _, span in excluded))
     # checked without *barred*: what the platform rejects today is not an error in the pool
     reservations = _reservations(wire, ranges, allowed, findings)
@@ -182,14 +195,13 @@ def parse_pool(wire: VIPPool, *, barred: tuple[Range, ...] = ()) -> tuple[Pool |
     return pool, tuple(findings.found)
 
 
-def cautions(wire: VIPPool) -> tuple[str, ...]:
-    """Warnings about *wire*: an exclude that lies only partly inside the pool."""
-    findings = _Findings([])
-    ranges = _declared(wire.spec.addresses, findings)
+def cautions(wire: VIPPool, ranges: tuple[Range, ...]) -> tuple[str, ...]:
+    """Warnings about *wire*, which has *ranges*: an exclude that lies only partly inside them."""
+    outside = subtract(EVERYTHING, ranges)
     return tuple(
         f"{field}: {span} is only partly inside spec.addresses"
-        for field, span in findings.ranges(wire.spec.exclude, "spec.exclude")
-        if first_overlap(ranges, span) is not None and subtract((span,), ranges)
+        for field, span in _Findings([]).ranges(wire.spec.exclude, "spec.exclude")
+        if first_overlap(ranges, span) is not None and first_overlap(outside, span) is not None
     )
 
 
@@ -218,6 +230,8 @@ def _reservations(
     result: dict[Address, str] = {}
     for index, entry in enumerate(wire.spec.reservations or ()):
         field = f"spec.reservations[{index}]"
+        if findings.is_full:
+            break
         try:
             address = parse_address(entry.address, f"{field}.address")
             service = parse_namespaced(entry.service, f"{field}.service")

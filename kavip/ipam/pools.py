@@ -124,9 +124,8 @@ class Pools:
         """The most similar name of a pool, or ""."""
         return next(iter(get_close_matches(name, self._named, 1)), "")
 
-    def check(self, wire: VIPPool) -> tuple[Refusal, ...]:
-        """The findings if *wire* were added to these pools, or replaced the pool with its name."""
-        pool, findings = parse_pool(wire)
+    def check(self, pool: Pool | None, findings: tuple[Refusal, ...]) -> tuple[Refusal, ...]:
+        """*findings* of parsing *pool*, and those against storing it beside these, in the place of one of its name."""
         if pool is None:
             return findings
         others = [other for other in self.known if other.name in self.problems and other.name != pool.name]

@@ -7,12 +7,13 @@ Every problem is reported, each with the path of its field.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain, islice
 from typing import Any, Final
 
 from kavip.api.address import parse_address
 from kavip.api.group import Check, GroupSpec, KeepalivedGroup
 from kavip.api.naming import check_annotations, check_key, check_name
-from kavip.api.refusal import Refusal
+from kavip.api.refusal import MAX_FINDINGS, Refusal
 from kavip.api.selector import check_labels, check_selector
 from kavip.errors import BadInput
 from kavip.names import DEFAULT_SEGMENT, MAX_ROUTER_ID, Reason
@@ -35,8 +36,9 @@ _SEGMENT: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 
 
 def check_group(group: KeepalivedGroup) -> tuple[Refusal, ...]:
-    """Everything that is wrong with *group* alone, in the order of its fields."""
-    return (*_name(group.metadata.name), *(finding for check in _CHECKS for finding in check(group.spec)))
+    """What is wrong with *group* as it stands, in the order of its fields; at most :data:`MAX_FINDINGS`."""
+    found = (finding for check in _CHECKS for finding in check(group.spec))
+    return tuple(islice(chain(_name(group.metadata.name), found), MAX_FINDINGS))
 
 
 def defaults(group: KeepalivedGroup) -> Mapping[str, Any]:
@@ -95,13 +97,14 @@ def _verbatim_config(spec: GroupSpec) -> Iterator[Refusal]:
 
 
 def _blacklist(spec: GroupSpec) -> Iterator[Refusal]:
-    listed = spec.blacklist_router_ids or []
-    for index, number in enumerate(listed):
+    seen: dict[int, int] = {}
+    for index, number in enumerate(spec.blacklist_router_ids or ()):
         field = f"spec.blacklistRouterIDs[{index}]"
         if number not in routerids.ALL:
             yield _refuse(field, number, f"want a VRID from 1 to {MAX_ROUTER_ID}")
-        elif number in listed[:index]:
-            yield _refuse(field, number, f"already at blacklistRouterIDs[{listed.index(number)}]; remove it")
+        elif number in seen:
+            yield _refuse(field, number, f"already at blacklistRouterIDs[{seen[number]}]; remove it")
+        seen.setdefault(number, index)
 
 
 def _virtual_ips(spec: GroupSpec) -> Iterator[Refusal]:

@@ -18,6 +18,7 @@ from kavip.api.pool import PoolSpec, VIPPool
 from kavip.api.refusal import Refusal
 from kavip.api.service import Ingress, LoadBalancer, Service, ServicePort, ServiceStatus
 from kavip.ipam.allocate import Allocation
+from kavip.ipam.pool import parse_pool
 from kavip.ipam.pools import Pools
 from kavip.ipam.ranges import FAMILY_NAMES
 from kavip.names import Reason
@@ -51,7 +52,7 @@ def _pools_otherwise(case: Json) -> list[str]:
     results = []
     for step in steps:
         new = as_pool(step["pool"])
-        results.append(not Pools.of(stored.values()).check(new))
+        results.append(not Pools.of(stored.values()).check(*parse_pool(new)))
         stored[new.name] = new
     if "steps" in case:
         wanted = [step["expect"]["allowed"] for step in steps]

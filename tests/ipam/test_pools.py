@@ -11,7 +11,7 @@ from kavip.api.meta import LabelSelector, Requirement
 from kavip.api.pool import PoolSpec, Reservation, VIPPool
 from kavip.ipam.impact import assess_edit
 from kavip.ipam.ledger.ledger import Ledger
-from kavip.ipam.pool import cautions
+from kavip.ipam.pool import cautions, parse_pool
 from kavip.ipam.pools import Pools
 from kavip.ipam.ranges import parse_range
 from kavip.ipam.request import read_request
@@ -22,7 +22,7 @@ from tests.support.build import metadata, pool, service
 
 def refused(new: VIPPool, *others: VIPPool) -> list[str]:
     """The messages of the refusals of *new*."""
-    return [finding.message for finding in Pools.of(others).check(new)]
+    return [finding.message for finding in Pools.of(others).check(*parse_pool(new))]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,11 @@ def test_an_exclude_that_reaches_outside_the_pool_is_a_warning() -> None:
     """An exclude beyond the ranges of the pool is accepted with a warning."""
     new = pool("edge", "192.0.2.0/25", exclude=["192.0.2.120-192.0.2.130", "192.0.2.1"])
     assert refused(new) == []
-    assert cautions(new) == ("spec.exclude[0]: 192.0.2.120-192.0.2.130 is only partly inside spec.addresses",)
+    parsed, _ = parse_pool(new)
+    assert parsed
+    assert cautions(new, parsed.ranges) == (
+        "spec.exclude[0]: 192.0.2.120-192.0.2.130 is only partly inside spec.addresses",
+    )
 
 
 def test_overlap_names_the_other_pool_even_where_it_is_excluded() -> None:
@@ -194,7 +198,7 @@ def test_stranding_names_the_services_that_an_edit_would_strand() -> None:
         ],
     )
     shrunk = pool("edge", "192.0.2.0/30", reservations=[Reservation(address="192.0.2.1", service="a/b")])
-    found = assess_edit(old, shrunk, ledger)
+    found = assess_edit(old, parse_pool(shrunk)[0], ledger)
     assert [str(each) for each in found.lost] == ["shop/api (192.0.2.6)"]
     assert [str(each) for each in found.external] == ["shop/old (192.0.2.7)"]
     assert [str(each) for each in found.misfits] == ["shop/web (192.0.2.1)"]
@@ -202,4 +206,4 @@ def test_stranding_names_the_services_that_an_edit_would_strand() -> None:
         "shop/web (192.0.2.1)",
         "shop/api (192.0.2.6)",
     ]
-    assert assess_edit(old, pool("edge", "192.0.2.0/28"), ledger).lost == ()
+    assert assess_edit(old, parse_pool(pool("edge", "192.0.2.0/28"))[0], ledger).lost == ()
