@@ -116,7 +116,9 @@ class App:
             external_ips_scope=settings.external_ips_scope,
             ipam=settings.ipam,
         )
-        authorizer = ExternalIPAuthorizer(self._client)
+        # Strangers can cause access reviews, so these share no connection with the lease.
+        reviews = Client.from_settings(settings.kubeconfig or None, observe=_count_request)
+        authorizer = ExternalIPAuthorizer(reviews)
         server = WebhookServer(
             self._caches.snapshot,
             unready=lambda: ", ".join(self._caches.unready()),
@@ -130,10 +132,11 @@ class App:
         start(source.watch.run(), "certificate watch")
         start(source.events.run(), "webhook events")
         start(source.manager.run(), "certificates")
-        try:
-            yield
-        finally:
-            await server.stop(settings.drain_seconds)
+        async with reviews:
+            try:
+                yield
+            finally:
+                await server.stop(settings.drain_seconds)
 
     # --- controller -----------------------------------------------------------------------------------------------
     @asynccontextmanager

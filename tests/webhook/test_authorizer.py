@@ -6,18 +6,20 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from hack.testbed.controlplane import ControlPlane
 from kavip.admission.verdict import Verdict
+from kavip.api.access import AccessStatus, SubjectAccessReview
 from kavip.api.refusal import Refusal
 from kavip.api.review import UserInfo
 from kavip.kube.client import Client
 from kavip.names import VALIDATE_SERVICE_PATH, Reason
 from kavip.snapshot import Snapshot
-from kavip.webhook.authorizer import CACHE_SECONDS, ExternalIPAuthorizer
+from kavip.webhook import authorizer as authorizing
+from kavip.webhook.authorizer import CACHE_SECONDS, MAX_IN_FLIGHT, MAX_WAITING, ExternalIPAuthorizer
 from kavip.webhook.server import Route, WebhookServer
 from tests.webhook.httpclient import connected, review_body
 
@@ -95,6 +97,75 @@ async def test_rbac_decides_and_the_answer_is_cached(plane: ControlPlane) -> Non
                 break
             await asyncio.sleep(0.1)
         assert not await authorizer.may_set_external_ips(GRANTED, NAMESPACE)
+
+
+class FakeClient:
+    """Answers access reviews when *gate* is open; counts them."""
+
+    def __init__(self, *, is_open: bool = True) -> None:
+        """No request yet."""
+        self.gate = asyncio.Event()
+        if is_open:
+            self.gate.set()
+        self.users: list[str] = []
+        self.most = self.in_flight = 0
+
+    async def create_review(self, _resource: object, body: Any, *, timeout: float) -> SubjectAccessReview:
+        """Allow ann."""
+        assert timeout >= 1
+        self.users.append(body["spec"]["user"])
+        self.in_flight += 1
+        self.most = max(self.most, self.in_flight)
+        await self.gate.wait()
+        self.in_flight -= 1
+        return SubjectAccessReview(status=AccessStatus(allowed=self.users[-1] == "ann"))
+
+
+def authorizer_of(client: FakeClient, clock: Clock) -> ExternalIPAuthorizer:
+    """An authorizer that asks *client*."""
+    return ExternalIPAuthorizer(cast("Client", client), clock=clock)
+
+
+async def test_answers_are_kept_by_hash_until_they_expire() -> None:
+    """A user name of any length costs 32 bytes, and an expired answer costs nothing."""
+    client, clock = FakeClient(), Clock()
+    authorizer = authorizer_of(client, clock)
+    for number in range(100):
+        await authorizer.may_set_external_ips(UserInfo(username=f"{number}" + "x" * 60_000), "shop")
+    assert {len(key) for key in authorizer._cache} == {32}
+    clock.now = CACHE_SECONDS
+    assert await authorizer.may_set_external_ips(GRANTED, "shop")
+    assert len(authorizer._cache) == 1
+    assert await authorizer.may_set_external_ips(GRANTED, "shop")
+    assert len(client.users) == 101
+
+
+async def test_few_requests_are_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal ones are sent once, few others wait, and the rest is not sent."""
+    monkeypatch.setattr(authorizing, "TIMEOUT", 60.0)
+    client, clock = FakeClient(is_open=False), Clock()
+    authorizer = authorizer_of(client, clock)
+    users = [GRANTED, *(UserInfo(username=f"u{number}") for number in range(1500)), GRANTED]
+    asking = [asyncio.create_task(authorizer.may_set_external_ips(user, "shop")) for user in users]
+    await asyncio.sleep(0)
+    while client.in_flight < MAX_IN_FLIGHT:
+        await asyncio.sleep(0)
+    client.gate.set()
+    await asyncio.gather(*asking)
+    assert client.most == MAX_IN_FLIGHT
+    assert len(client.users) == len(set(client.users)) == MAX_IN_FLIGHT + MAX_WAITING
+
+
+async def test_a_user_of_any_size_is_not_asked_about() -> None:
+    """The refusal stays."""
+    found = Verdict((EXTERNAL,), exemptible=frozenset({EXTERNAL}))
+    fake = FakeAuthorizer(answer=True)
+    routes = {VALIDATE_SERVICE_PATH: Route(lambda *_: found)}
+    async with connected(WebhookServer(Snapshot(), routes=routes, may_set_external_ips=fake)) as connection:
+        body = json.loads(review_body(VALIDATE_SERVICE_PATH, {"metadata": {"name": "web", "namespace": "shop"}}))
+        body["request"]["userInfo"] = {"username": "jane" * (1 << 18)}
+        response = await connection.review(VALIDATE_SERVICE_PATH, json.dumps(body).encode())
+    assert (response["allowed"], fake.asked) == (False, [])
 
 
 EXTERNAL = Refusal(Reason.ADDRESS_NOT_ALLOWED, "not yours", "spec.externalIPs[0]")
