@@ -43,18 +43,19 @@ JSON: Final = st.recursive(
 )
 
 
-def _shape(info: wire.Type) -> st.SearchStrategy[Any]:
+def shape(info: wire.Type) -> st.SearchStrategy[Any]:
+    """Values of type *info*."""
     match info:
         case wire.StructType(fields=fields):
-            required = {each.encode_name: _shape(each.type) for each in fields if each.required}
-            optional = {each.encode_name: _shape(each.type) for each in fields if not each.required}
+            required = {each.encode_name: shape(each.type) for each in fields if each.required}
+            optional = {each.encode_name: shape(each.type) for each in fields if not each.required}
             return st.fixed_dictionaries(required, optional=optional)
         case wire.ListType(item_type=item):
-            return st.lists(_shape(item), max_size=3)
+            return st.lists(shape(item), max_size=3)
         case wire.DictType(value_type=value):
-            return st.dictionaries(st.sampled_from(KEYS), _shape(value), max_size=4)
+            return st.dictionaries(st.sampled_from(KEYS), shape(value), max_size=4)
         case wire.UnionType(types=types):
-            return st.one_of(*map(_shape, types))
+            return st.one_of(*map(shape, types))
         case wire.StrType():
             return _TEXT
         case wire.BoolType():
@@ -66,7 +67,7 @@ def _shape(info: wire.Type) -> st.SearchStrategy[Any]:
     return _SCALAR
 
 
-OBJECTS: Final = {kind: _shape(wire.type_info(kind)) for kind in (Service, KeepalivedGroup, VIPPool)}
+OBJECTS: Final = {kind: shape(wire.type_info(kind)) for kind in (Service, KeepalivedGroup, VIPPool)}
 OPERATIONS: Final = st.sampled_from(("CREATE", "UPDATE", "UPDATE", "DELETE", "CONNECT"))
 
 
@@ -75,7 +76,7 @@ def kind_of(path: str) -> type[Service] | type[KeepalivedGroup] | type[VIPPool]:
     return Service if "service" in path else VIPPool if "pool" in path else KeepalivedGroup
 
 
-def _managed(service: dict[str, Any]) -> dict[str, Any]:
+def managed(service: dict[str, Any]) -> dict[str, Any]:
     """*service* as one that kavip manages, as far as it has the fields of a Service."""
     spec, metadata = service.get("spec"), service.get("metadata")
     if isinstance(metadata, dict):
@@ -92,7 +93,7 @@ def bodies(draw: st.DrawFn, path: str) -> bytes:
     anything = OBJECTS[kind_of(path)] | st.none() | JSON
     new = draw(anything)
     if kind_of(path) is Service and isinstance(new, dict) and draw(st.booleans()):
-        new = _managed(new)
+        new = managed(new)
     request: dict[str, Any] = {
         "uid": "u",
         "kind": {"group": "", "version": "v1", "kind": kind_of(path).__name__},

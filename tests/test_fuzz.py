@@ -2,7 +2,7 @@
 
 import pytest
 
-from fuzz import endpoint, large, policy
+from fuzz import dearest, endpoint, large, policy
 from fuzz.report import Report
 from kavip.webhook.server import ROUTES, Route
 
@@ -48,3 +48,26 @@ def test_growth_is_reported() -> None:
 def test_evaluation_time_is_bounded() -> None:
     """For a field of any size, evaluating it takes a bounded multiple of the time to read it."""
     assert large.slow(1 << 19) == []
+
+
+def test_the_dearest_body_is_searched_and_printed() -> None:
+    """The report has the path, the size, the cost and the large parts of the body."""
+    found = dearest.search(10, seed=SEED, size=1 << 16)
+    assert (found.tried, found.broken) == (10, "")
+    assert 0 < len(found.body) <= 1 << 16
+    first, second, third = found.lines()[:3]
+    assert first.startswith("the dearest of 10 bodies")
+    assert "ms CPU" in second
+    assert '"AdmissionReview"' in third
+
+
+def test_a_body_that_breaks_a_rule_is_too_dear(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report has the traceback."""
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(policy, "ROUTES", {path: Route(broken) for path in ROUTES})  # type: ignore[arg-type]  # it never decides
+    found = dearest.search(5, seed=SEED, size=1 << 14)
+    assert found.is_too_dear
+    assert "RuntimeError: broken" in found.lines()[-1]
