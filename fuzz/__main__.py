@@ -20,7 +20,7 @@ from fuzz.report import Report
 REVIEWS: Final = 200_000
 LARGE: Final = 6 << 20
 HISTORIES: Final = 10_000
-DEAREST: Final = 3_000
+DEAREST: Final = 1_000
 
 
 @click.command()
