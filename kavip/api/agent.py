@@ -267,9 +267,17 @@ def decode_state(body: bytes) -> AgentState:
     return _with_codes(state)
 
 
+_MOST_READ: Final = 4096  # characters; the rest of a longer text is not looked at
+
+
 def one_line(text: str) -> str:
-    """*text* as a condition can hold it: the first :data:`LONGEST` characters, without line breaks."""
-    return " ".join(text.split())[:LONGEST]
+    """
+    *text* as a condition can hold it: the first :data:`LONGEST` printable characters, without line breaks.
+
+    Control characters and those that change the direction of text could forge what a terminal shows.
+    """
+    line = " ".join(text[:_MOST_READ].split())
+    return "".join(filter(str.isprintable, line))[:LONGEST]
 
 
 def _with_codes(state: AgentState) -> AgentState:

@@ -253,6 +253,18 @@ def test_notes_that_are_passed_on_are_one_short_line() -> None:
     assert len(old_agent.note) <= 200 and "\n" not in old_agent.note
 
 
+def test_texts_that_are_passed_on_are_printable() -> None:
+    """A compromised node cannot send escape sequences or bidirectional controls to terminals."""
+    hostile = "no\x1b[2J \u202eetsil\u2066\x00\x9b \u2028 end\n"
+    excluded = {"name": hostile, "reason": hostile}
+    sent: dict[str, Any] = {"group": "g", "refused": hostile, "nextRefused": hostile, "note": hostile, "leftOut": [excluded]}
+    sent["instances"] = [{"name": "shop/web", "routerID": 1, "family": 4, "state": hostile}]
+    found = node_state(decode_state(json.dumps(sent).encode()))
+    (left_out,) = found.excluded
+    texts = (found.refused, found.next_refused, found.note, left_out.name, left_out.reason, found.instances[0].state)
+    assert all(text.isprintable() and text.startswith("no[2J etsil") for text in texts)
+
+
 # --- agent.json -------------------------------------------------------------------------------------------------------
 SWITCHING: Final = AgentConfig(
     config_hash="0123456789abcdef",

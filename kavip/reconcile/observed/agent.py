@@ -35,7 +35,7 @@ def node_state(state: AgentState, *, asked: datetime | None = None, answered: da
             each.name,
             each.router_id,
             each.family,
-            each.state,
+            one_line(each.state),
             len(each.virtual_ips),
             each.last_transition,
             each.priority,
