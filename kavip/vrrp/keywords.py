@@ -45,6 +45,13 @@ SERVICE: Final[Mapping[str, Value]] = {
 }
 """Keywords that a Service may set in its ``vrrp_instance``."""
 
+FLOORS: Final[Mapping[str, int]] = {"garp_master_refresh": 10}
+"""
+The least value of a Service, 0 (off) excepted; a smaller one is raised, unless the group allows the keyword.
+
+With ``garp_master_refresh_repeat``, at most 10, each VIP then costs the LAN one broadcast a second.
+"""
+
 ALLOWABLE: Final[Mapping[str, Value]] = {
     "debug": number("0", "4"),
     "dont_track_primary": flag(),

@@ -7,7 +7,7 @@ reads it (:mod:`kavip.vrrp.tokens`) and must match the keyword's grammar (:mod:`
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -74,7 +74,11 @@ def read_service(
         elif keyword in keywords.NOT_RENDERED:
             warnings.append(f"{FIELD}: {keyword} has no effect: kavip sets it, the same on all nodes; remove it")
         else:
-            lines.append(line)
+            raised = line if keyword in allowed else _raised(line)
+            if raised != line:
+                least = f"counts as {raised.words[0]}, the least for a Service"
+                warnings.append(f"{FIELD}: {keyword} {value} {least} unless the group lists it in spec.allowVerbatim")
+            lines.append(raised)
     for first, second in keywords.EXCLUSIVE:
         if first in wanted and second in wanted:
             error = BadInput(FIELD, f"{first} with {second}", "they exclude each other; remove one")
@@ -108,6 +112,12 @@ def read_global(mapping: Mapping[str, str] | None, *, allow_scripts: bool) -> Ve
 def allow_verbatim_problem(keyword: str) -> str:
     """Why a group may not allow its Services *keyword*; "" if it may."""
     return keywords.instance_problem(keyword)
+
+
+def _raised(line: Line) -> Line:
+    """*line* with at least the least value of its keyword."""
+    least = keywords.FLOORS.get(line.keyword, 0)
+    return replace(line, words=(str(least),)) if 0 < int(line.words[0] if least else 0) < least else line
 
 
 def _service_line(

@@ -216,3 +216,15 @@ def test_accepted_lines_are_plain_words(wanted: dict[str, str]) -> None:
         assert keywords.KEYWORD.fullmatch(line.keyword)
         assert all(grammar.COMMAND_WORD.fullmatch(word) for word in (*line.words, *line.block))
         assert not line.block or not line.block[0].startswith("include")
+
+
+@pytest.mark.parametrize(("asked", "least"), [("1", "10"), ("9", "10"), ("10", "10"), ("60", "60"), ("0", "0")])
+def test_a_service_cannot_flood_the_network_with_announcements(asked: str, least: str) -> None:
+    """A short refresh interval is raised with a warning, not refused: stored annotations may have it."""
+    wanted = {"garp_master_refresh": asked, "garp_master_refresh_repeat": "10"}
+    found = verbatim.read_service(json.dumps(wanted))
+    assert found.refusals == ()
+    assert Line("garp_master_refresh", (least,)) in found.lines
+    assert [f"counts as {least}" in warning for warning in found.warnings] == [True] * (asked != least)
+    allowed = verbatim.read_service(json.dumps(wanted), allowed=["garp_master_refresh"])
+    assert (allowed.lines[0], allowed.warnings) == (Line("garp_master_refresh", (asked,)), ())
