@@ -239,7 +239,7 @@ def service(index: int, *, address: str = "") -> Service:
         metadata=_metadata("shop", f"s{index}", annotations=note, labels={"app": f"a{index}"}),
         spec=ServiceSpec(
             type="LoadBalancer",
-            ports=[ServicePort(name="http", port=80), ServicePort(name="https", port=443)],
+            ports=[ServicePort(port=80), ServicePort(port=443)],
             ip_families=["IPv4"],
             ip_family_policy="SingleStack",
             selector={"app": f"a{index}"},

@@ -1,17 +1,30 @@
 """``v1.Service``: the parts that kavip reads."""
 
+from enum import StrEnum
+
 from kavip import names
 from kavip.api.address import Address, read_address
 from kavip.api.meta import Condition, Metadata, Wire, field
 
 
-class ServicePort(Wire, frozen=True):
-    """``spec.ports[]``."""
+class Protocol(StrEnum):
+    """``spec.ports[].protocol``: one object for all ports, and no error for a value of a later API."""
 
-    name: str = ""
-    protocol: str = "TCP"
+    TCP = "TCP"
+    UDP = "UDP"
+    SCTP = "SCTP"
+    OTHER = "other"
+
+    @classmethod
+    def _missing_(cls, _: object) -> "Protocol":
+        return cls.OTHER
+
+
+class ServicePort(Wire, frozen=True, gc=False):
+    """``spec.ports[]``: what decides about a shared address. A Service may have ten thousands of them."""
+
+    protocol: Protocol = Protocol.TCP
     port: int = 0
-    node_port: int = 0
 
 
 class ServiceSpec(Wire, frozen=True):

@@ -206,7 +206,7 @@ def _terms(service: Service, group: str, sharing_key: str | None) -> Terms:
         is_local = spec.external_traffic_policy == "Local"
         backend = tuple(sorted((spec.selector or {}).items())) if is_local else None
         sharing = SharingTerms(meta.namespace, sharing_key, group, backend)
-    ports = frozenset((port.protocol, port.port) for port in spec.ports or ())
+    ports = frozenset((port.protocol, port.port) for port in spec.ports or ()) if sharing else frozenset[Port]()
     return Terms(service.key, meta.namespace, meta.age_key, sharing, ports, leaving=bool(meta.deletion_timestamp))
 
 

@@ -16,7 +16,7 @@ from kavip.api.address import parse_address
 from kavip.api.meta import LabelSelector, Requirement
 from kavip.api.pool import PoolSpec, VIPPool
 from kavip.api.refusal import Refusal
-from kavip.api.service import Ingress, LoadBalancer, Service, ServicePort, ServiceStatus
+from kavip.api.service import Ingress, LoadBalancer, Protocol, Service, ServicePort, ServiceStatus
 from kavip.ipam.allocate import Allocation
 from kavip.ipam.pool import parse_pool
 from kavip.ipam.pools import Pools
@@ -245,7 +245,7 @@ def as_service(key: str, given: Json, created: str) -> Service:
 
 def ports(texts: list[str]) -> list[ServicePort]:
     """Ports such as ``TCP/80``."""
-    return [ServicePort(protocol=text.partition("/")[0], port=int(text.partition("/")[2])) for text in texts]
+    return [ServicePort(protocol=Protocol(text.partition("/")[0]), port=int(text.partition("/")[2])) for text in texts]
 
 
 def sharing(given: Json) -> dict[str, str] | None:

@@ -2,11 +2,12 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from kavip import names
 from kavip.api.meta import Condition
-from kavip.api.service import Ingress, LoadBalancer, Service, ServiceStatus
+from kavip.api.service import Ingress, LoadBalancer, Protocol, Service, ServicePort, ServiceStatus
 from kavip.ipam.annotations import REGISTRY, remarks
 from kavip.ipam.request import Request, read_request
 from kavip.names import Reason
@@ -128,3 +129,19 @@ def test_status_is_read_with_its_writer() -> None:
         True,
         "Assigned",
     )
+
+
+def test_ports_are_kept_only_to_share_an_address() -> None:
+    """A Service may have ten thousands of them."""
+    ports = [ServicePort(port=number) for number in range(1, 1001)]
+    alone, _ = read_request(service("shop/web", group="lb/edge", ports=ports))
+    shared, _ = read_request(
+        service("shop/web", group="lb/edge", ports=ports, annotations={names.SHARING_KEY_ANNOTATION: "x"})
+    )
+    assert (len(alone.terms.ports), len(shared.terms.ports)) == (0, 1000)
+
+
+def test_protocols_are_one_object_each() -> None:
+    """Those of a later API are no error."""
+    found = msgspec.json.decode(b'[{"protocol":"UDP","port":1},{"protocol":"QUIC"}]', type=list[ServicePort])
+    assert [each.protocol for each in found] == [Protocol.UDP, Protocol.OTHER]
