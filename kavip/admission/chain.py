@@ -58,7 +58,8 @@ class Context(Generic[T]):
     """
     The input of a rule besides the object: the cluster, and the object that an UPDATE starts from.
 
-    *group* is the key of the group that a Service belongs to (:meth:`Snapshot.group_of`), looked up once. *parsed* has
+    *group* is the key of the group that a Service belongs to (:meth:`Snapshot.group_of`), looked up once; *old_group*
+    that of *old*. *parsed* has
     what several rules need of an object, by its identity: an object is parsed once a review.
     """
 
@@ -66,6 +67,7 @@ class Context(Generic[T]):
     old: T | None = None
     options: PolicyOptions = DEFAULTS
     group: str = ""
+    old_group: str = ""
     parsed: dict[int, Any] = field(default_factory=dict)
 
 
@@ -158,7 +160,7 @@ class _Ratchet(Generic[T]):
     @cached_property
     def _before(self) -> frozenset[Refusal]:
         """The refusals of *since*."""
-        found = islice(self._rule.evaluate(self._since, replace(self._context, old=None)), MAX_FINDINGS)
+        found = islice(self._rule.evaluate(self._since, replace(self._context, old=None, group=self._context.old_group)), MAX_FINDINGS)
         return frozenset(_refusal(each) for each in found if isinstance(each, Refusal | Exemptible))
 
 

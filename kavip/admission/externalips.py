@@ -63,6 +63,7 @@ def _evaluate(service: Service, context: Context[Service]) -> Findings:
     before = (context.old.spec.external_ips if context.old else None) or ()
     accepted = {*service.ingress_addresses, *(context.old.external_addresses if context.old else ())}
     quota = _QuotaUse.of(service, context)
+    accepted -= _newly_unserved(service, request, context)
     for index, text in enumerate(texts[: names.MAX_EXTERNAL_IPS]):
         field = f"{FIELD}[{index}]"
         try:
@@ -78,6 +79,24 @@ def _evaluate(service: Service, context: Context[Service]) -> Findings:
             yield AdmissionWarning(f"{text}: the Service has no {family}, so it does not answer on this address", field)
         yield from _evaluate_address(address, request, quota, quoted(text), field)
         accepted.add(address)  # a duplicate is reported once and counted once
+
+
+def _newly_unserved(service: Service, request: Request, context: Context[Service]) -> set[Address]:
+    """The kept external IPs whose pool served the old Service, but does not serve the new group or labels."""
+    old, snapshot = context.old, context.snapshot
+    if old is None:
+        return set()
+    before, _ = read_request(old, group=context.old_group)
+    if (before.group, before.labels) == (request.group, request.labels):
+        return set()
+    labels = snapshot.namespace_labels(request.namespace)
+    kept = set(old.external_addresses).difference(service.ingress_addresses)
+    pools = ((address, snapshot.parsed_pools.pool_of(address)) for address in kept)
+    return {
+        address
+        for address, pool in pools
+        if pool and pool.mismatch(request, labels) and not pool.mismatch(before, labels)
+    }
 
 
 def _unreadable(text: str, field: str, error: BadInput) -> Refusal:

@@ -53,7 +53,8 @@ def _service(subject: Service, context: Context[Service]) -> Verdict:
         return run(services.UNMANAGED, subject, context, since=old)
     # An unmanaged Service was never evaluated by this chain: when it becomes managed, all rules apply as on creation.
     since = old if old is not None and not _is_unseen(old) and snapshot.group_of(old) is not None else None
-    return run(services.CHAIN, subject, Context(snapshot, since, context.options, group), since=since)
+    old_group = (snapshot.group_of(since) if since is not None else None) or ""
+    return run(services.CHAIN, subject, Context(snapshot, since, context.options, group, old_group), since=since)
 
 
 def _is_unseen(old: Service) -> bool:

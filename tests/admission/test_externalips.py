@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from time import process_time
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -90,6 +91,37 @@ def test_only_added_external_ips_are_evaluated() -> None:
     assert update(old, managed("203.0.113.1", "192.0.2.130"), EDGE, pool()).allowed
     found = update(old, managed("203.0.113.1", "203.0.113.2"), EDGE, pool())
     assert [refusal.field for refusal in found.refusals] == ["spec.externalIPs[1]"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "before", "after"),
+    [
+        ({"groups": ["lb/edge"]}, {"group": "lb/edge"}, {"group": "lb/other"}),
+        (
+            {"service_selector": LabelSelector(match_labels={"tier": "web"})},
+            {"group": "lb/edge", "labels": {"tier": "web"}},
+            {"group": "lb/edge", "labels": {"tier": "db"}},
+        ),
+    ],
+)
+def test_kept_external_ips_stay_in_a_pool_that_serves_the_service(
+    limit: dict[str, Any], before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    """A new group or new labels are refused as on creation; an old violation and an address in status stay."""
+    world = (EDGE, group("lb/other", segment="default"), SHOP, pool("edge", **limit))
+
+    def asked(**more: Any) -> Service:
+        return service("shop/web", type="ClusterIP", external_ips=["192.0.2.130"], **more)
+
+    assert reasons(create(asked(**after), *world)) == [Reason.POOL_SELECTOR_MISMATCH]
+    found = update(asked(**before), asked(**after), *world)
+    assert [(each.reason, each.field) for each in found.refusals] == [
+        (Reason.POOL_SELECTOR_MISMATCH, "spec.externalIPs[0]")
+    ]
+    assert found.exempted().allowed
+    assert update(asked(**before), asked(**before, annotations={"a": "b"}), *world).allowed
+    assert update(asked(**after), asked(**after, annotations={"a": "b"}), *world).allowed
+    assert update(asked(**before), asked(**after, holds=["192.0.2.130"]), *world).allowed
 
 
 def test_external_ips_count_together_for_quota() -> None:
