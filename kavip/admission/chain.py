@@ -160,7 +160,10 @@ class _Ratchet(Generic[T]):
     @cached_property
     def _before(self) -> frozenset[Refusal]:
         """The refusals of *since*."""
-        found = islice(self._rule.evaluate(self._since, replace(self._context, old=None, group=self._context.old_group)), MAX_FINDINGS)
+        found = islice(
+            self._rule.evaluate(self._since, replace(self._context, old=None, group=self._context.old_group)),
+            MAX_FINDINGS,
+        )
         return frozenset(_refusal(each) for each in found if isinstance(each, Refusal | Exemptible))
 
 

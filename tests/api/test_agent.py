@@ -257,7 +257,13 @@ def test_texts_that_are_passed_on_are_printable() -> None:
     """A compromised node cannot send escape sequences or bidirectional controls to terminals."""
     hostile = "no\x1b[2J \u202eetsil\u2066\x00\x9b \u2028 end\n"
     excluded = {"name": hostile, "reason": hostile}
-    sent: dict[str, Any] = {"group": "g", "refused": hostile, "nextRefused": hostile, "note": hostile, "leftOut": [excluded]}
+    sent: dict[str, Any] = {
+        "group": "g",
+        "refused": hostile,
+        "nextRefused": hostile,
+        "note": hostile,
+        "leftOut": [excluded],
+    }
     sent["instances"] = [{"name": "shop/web", "routerID": 1, "family": 4, "state": hostile}]
     found = node_state(decode_state(json.dumps(sent).encode()))
     (left_out,) = found.excluded
