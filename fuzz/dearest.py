@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from bench.review import cluster
 from fuzz import shapes
-from fuzz.policy import judge
+from fuzz.policy import evaluate
 from kavip import names
 from kavip.api import patch, review
 from kavip.api.group import KeepalivedGroup
@@ -117,7 +117,7 @@ def _search_path(path: str, snapshot: Snapshot, found: Dearest, *, count: int, n
 def cost(path: str, body: bytes, snapshot: Snapshot) -> tuple[str, float]:
     """The outcome, and the seconds of CPU from the bytes of a body to the bytes of its response."""
     start = process_time()
-    outcome = judge(path, body, snapshot)
+    outcome = evaluate(path, body, snapshot)
     return outcome, process_time() - start
 
 

@@ -59,8 +59,7 @@ class Context(Generic[T]):
     The input of a rule besides the object: the cluster, and the object that an UPDATE starts from.
 
     *group* is the key of the group that a Service belongs to (:meth:`Snapshot.group_of`), looked up once; *old_group*
-    that of *old*. *parsed* has
-    what several rules need of an object, by its identity: an object is parsed once a review.
+    that of *old*. *parsed* has the parsed objects by identity, because several rules need them.
     """
 
     snapshot: Snapshot
