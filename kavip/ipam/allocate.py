@@ -181,7 +181,7 @@ def waits_for(
     wanted = [pool.name for address in request.wanted if (pool := pools.pool_of(address))]
     if request.pool or wanted:
         return tuple(sorted({*wanted, *([request.pool] if request.pool else [])}))
-    current = [pool.name for address in held if (pool := pools.pool_of(address))]
-    if current and not request.reassign:
-        return (current[0],)
+    current = next((pool for address in held if (pool := pools.pool_of(address))), None)
+    if current is not None and not request.reassign:
+        return (ANY_POOL,) if pools.why_closed(current, request, namespace_labels) else (current.name,)
     return tuple(pool.name for pool in pools.eligible(request, namespace_labels)) or (ANY_POOL,)

@@ -202,7 +202,7 @@ class _PoolView:
         request, labels = self.selection.request, self.selection.labels
         choice = list(self._check_choice(pool))
         yield from choice
-        if not choice:
+        if not choice or (self.is_asked and not pool.auto_assign and not self.selection.pools.is_chosen(pool, request)):
             text = "true" if pool.auto_assign else "false: only for Services that name the pool or an address in it"
             yield RuleResult("autoAssign", pool.auto_assign, text)
         for rule, why, is_given in (

@@ -24,7 +24,6 @@ from kavip.names import Reason
 
 MAX_POOLS: Final = 100
 """Pools that are evaluated for the sake of a message."""
-ON_REQUEST: Final = f"must be requested (autoAssign: false; set {names.POOL_ANNOTATION})"
 _LARGER_QUOTA: Final = "free one or ask for a larger quota"
 
 _POOL_FIELD: Final = annotation_field(names.POOL_ANNOTATION)

@@ -14,6 +14,7 @@ from kavip.api.address import Address
 from kavip.api.refusal import Refusal, listed
 from kavip.ipam import messages
 from kavip.ipam.ownership import Ownership
+from kavip.ipam.pool import Pool
 from kavip.ipam.ranges import FAMILY_NAMES
 from kavip.ipam.record import ASSIGNED_REASONS, write_assigned, write_refused, write_stranded
 from kavip.names import Reason
@@ -75,16 +76,29 @@ def assign(ownership: Ownership, stay: tuple[Address, ...], got: tuple[Address, 
             message += f'; set {names.REASSIGN_ANNOTATION} to "true" to move to a legal address'
     else:
         reason, message = Reason.ASSIGNED, write_assigned(addresses, listed(pools))
-        if lacks := ownership.missing(addresses):
-            message += f"; no {FAMILY_NAMES[lacks[0]]} address yet: {_why_not_more(ownership, lacks[0], addresses)}"
+    if not (flaws and ownership.request.require_all) and (why := _why_not_more(ownership, addresses)):
+        message += f"; {why}"
     note, is_displaced = ownership.change(addresses)
     return Allocation(addresses, pools, addresses == ownership.held, reason, message, None, note, is_displaced)
 
 
-def _why_not_more(ownership: Ownership, family: int, addresses: Sequence[Address]) -> str:
-    """Why the pool of *addresses*, which the Service has from now on, does not give it one of *family* too."""
-    pools, offers, namespace = ownership.pools, ownership.ledger.offers, ownership.request.namespace
-    pool = next(filter(None, map(pools.pool_of, addresses)))
+def _why_not_more(ownership: Ownership, addresses: tuple[Address, ...]) -> str:
+    """
+    Why the pool of *addresses*, which the Service has from now on, does not give it one of another family too.
+
+    "" if it needs none, or if they are in no pool, which the message says already.
+    """
+    lacks = ownership.missing(addresses)
+    pool = next(filter(None, map(ownership.pools.pool_of, addresses)), None)
+    if not lacks or pool is None:
+        return ""
+    return f"no {FAMILY_NAMES[lacks[0]]} address yet: {_why_none_of(lacks[0], pool, ownership, addresses)}"
+
+
+def _why_none_of(family: int, pool: Pool, ownership: Ownership, addresses: Sequence[Address]) -> str:
+    offers, namespace = ownership.ledger.offers, ownership.request.namespace
+    if why := ownership.why_closed(pool):
+        return f"pool {pool.name} {why}"
     left = offers.quota_left(pool, namespace) if pool.has(family) else None
     if left is not None and left <= sum(offers.costs_quota(each, namespace) for each in addresses):
         return f"namespace {namespace} may hold no more addresses of pool {pool.name} (maxPerNamespace)"

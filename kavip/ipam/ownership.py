@@ -69,14 +69,14 @@ class Ownership(NamedTuple):
             return "is in no pool"
         if flaw := pool.why_barred(address, self.request.key):
             return flaw
-        if not pool.auto_assign and not self.chooses(pool):
+        if not pool.auto_assign and not self.pools.is_chosen(pool, self.request):
             return f"is in pool {pool.name}, which has autoAssign: false and is not named"
         mismatch = pool.mismatch(self.request, self.labels)
         return f"is in pool {pool.name}, which {mismatch}" if mismatch else ""
 
-    def chooses(self, pool: Pool) -> bool:
-        """Whether the Service names *pool* or an address in it."""
-        return self.request.pool == pool.name or any(self.pools.pool_of(each) is pool for each in self.request.wanted)
+    def why_closed(self, pool: Pool) -> str:
+        """Why *pool* gives the Service no new address now; "" if it may. Completes "pool X ..."."""
+        return self.pools.why_closed(pool, self.request, self.labels)
 
     def keepable(self) -> tuple[Address, ...]:
         """The addresses that it holds, has the family for, and does not lose to an owner or an older Service."""

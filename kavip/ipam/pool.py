@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from kavip import names
 from kavip.api.address import Address, parse_address
 from kavip.api.meta import LabelSelector
 from kavip.api.pool import VIPPool
@@ -22,6 +23,8 @@ LONGEST_COOLDOWN: Final = 31_536_000
 """Seconds: a year, as in the CRD."""
 REJECTED: Final = "spec.externalIP.policy.rejectedCIDRs of Network cluster"
 """The field of OpenShift that names addresses which no pool may assign."""
+ON_REQUEST: Final = f"must be requested (autoAssign: false; set {names.POOL_ANNOTATION})"
+"""Completes "pool X ..."."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

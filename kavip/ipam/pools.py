@@ -15,7 +15,7 @@ from kavip.api.address import Address
 from kavip.api.pool import VIPPool
 from kavip.api.refusal import Refusal
 from kavip.ipam.eligibility import Audiences
-from kavip.ipam.pool import Pool, parse_pool
+from kavip.ipam.pool import ON_REQUEST, Pool, parse_pool
 from kavip.ipam.ranges import Range, find, first_overlap
 from kavip.ipam.request import Request
 from kavip.names import Reason
@@ -119,6 +119,16 @@ class Pools:
     def are_named_by(self, request: Request) -> bool:
         """Whether *request* names a pool, or an address in one: kavip then assigns even if the platform does."""
         return bool(request.pool) or any(self.pool_of(address) for address in request.wanted)
+
+    def is_chosen(self, pool: Pool, request: Request) -> bool:
+        """Whether *request* names *pool* or an address in it."""
+        return request.pool == pool.name or any(self.pool_of(each) is pool for each in request.wanted)
+
+    def why_closed(self, pool: Pool, request: Request, namespace_labels: Mapping[str, str] | None) -> str:
+        """Why *pool* gives *request* no new address now; "" if it may. Completes "pool X ..."."""
+        if not pool.auto_assign and not self.is_chosen(pool, request):
+            return ON_REQUEST
+        return pool.mismatch(request, namespace_labels)
 
     def nearest(self, name: str) -> str:
         """The most similar name of a pool, or ""."""

@@ -4,7 +4,8 @@ How a decision selects the pool and the addresses of a Service.
 The same objects give the same answer: the lowest free address of the first pool by priority and name. A Service keeps
 what it holds, in the order in status, unless it requests something else, loses the address to an older Service, or no
 longer has the family. An address that an administrator's edit has made illegal is *stranded*: it stays until the
-Service says ``kavip.io/reassign: "true"``.
+Service says ``kavip.io/reassign: "true"``. A new address, the second family of a stranded Service included, comes only
+from a pool that admits the Service at that moment. The two addresses of RequireDualStack move together or not at all.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +18,7 @@ from kavip.api.refusal import SHOWN, Refusal
 from kavip.ipam import messages, outcome
 from kavip.ipam.outcome import Allocation
 from kavip.ipam.ownership import Ownership
-from kavip.ipam.pool import Pool
+from kavip.ipam.pool import ON_REQUEST, Pool
 from kavip.names import Reason
 
 _ANOTHER_POOL_HELPS: Final = frozenset(
@@ -100,14 +101,15 @@ class Selection:
         self, missing: Sequence[int], stay: tuple[Address, ...], chosen: Pool | None
     ) -> tuple[Address, ...] | Refusal:
         """Addresses of the *missing* families, all from one pool: that of *stay*, the chosen one, or any."""
-        only = self.pool_of_stay(stay) or chosen
+        home = self.pool_of_stay(stay)
+        if stay and home is None and (chosen is None or self.request.require_all):
+            return self._no_pool_beside(stay)
+        only = home or chosen
         if only is not None:
-            if why := only.mismatch(self.request, self.labels):
+            if why := self.ownership.why_closed(only):
                 return self._with_alternatives(self._not_served(only, why), stay)
             if refusal := self.refuse_requested(only, missing):
                 return self._with_alternatives(refusal, stay)
-        elif stay:
-            return self._no_pool_beside(stay)
         for families in (missing, *self.smaller_choices(missing, stay)):
             pools = (only,) if only else self.ledger.offers.pools_with_free(self.request, self.labels, families[0])
             for pool in pools:
@@ -154,7 +156,7 @@ class Selection:
             if pool.name not in known:
                 usage = self.ledger.usage(pool.name)
                 if enough(family in usage and usage[family].available for family in families):
-                    yield pool, pool.mismatch(self.request, self.labels) or messages.ON_REQUEST
+                    yield pool, pool.mismatch(self.request, self.labels) or ON_REQUEST
 
     # --- refusals -------------------------------------------------------------------------------------------------
     def refuse_requested(self, pool: Pool, families: Sequence[int]) -> Refusal | None:
@@ -192,7 +194,8 @@ class Selection:
         """The pool that the address must come from does not serve the Service."""
         if self.request.pool or self.request.wanted:
             return messages.pool_does_not_serve(pool, why, self.request)
-        return Refusal(Reason.POOL_SELECTOR_MISMATCH, f"pool {pool.name} {why}; name another pool")
+        remedy = "" if why == ON_REQUEST else "; name another pool"
+        return Refusal(Reason.POOL_SELECTOR_MISMATCH, f"pool {pool.name} {why}{remedy}")
 
     def _no_pool_beside(self, stay: tuple[Address, ...]) -> Refusal:
         """The Service holds an address outside every pool, so there is no pool for the other family."""
