@@ -6,6 +6,7 @@ or a deletion does to Services that hold addresses.
 """
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import Final
 
 from kavip import names
@@ -15,12 +16,14 @@ from kavip.admission.verdict import AdmissionWarning
 from kavip.api.address import Address
 from kavip.api.pool import VIPPool
 from kavip.api.refusal import Refusal
+from kavip.api.service import Service
 from kavip.ipam.impact import PoolImpact, StrandedService, assess_edit
 from kavip.ipam.pool import Pool, cautions, parse_pool
 from kavip.ipam.ranges import find, first_overlap
 from kavip.ipam.request import read_request
 from kavip.names import Reason
-from kavip.snapshot import Snapshot, service_ranges
+from kavip.snapshot import Snapshot
+from kavip.snapshot.clusterranges import service_ranges
 
 _MAX_GROUPS: Final = 16  # each missing group is compared with all others
 
@@ -40,11 +43,38 @@ def addresses_are_outside_service_cidrs(pool: VIPPool, context: PoolContext) -> 
     parsed, _ = _parse(pool, context)
     if parsed is None:
         return
-    for name, cidr in service_ranges(context.snapshot.service_ranges.values()):
+    for cidr, what in service_ranges(context.snapshot.service_ranges.values()):
         if inside := first_overlap(parsed.ranges, cidr):
-            what = f"{inside} is in the cluster's Service range {cidr} ({names.SERVICE_CIDR} {name})"
-            message = f"{what}, which is not reachable from outside; use other addresses"
+            message = f"{inside} is in {what}, which is not reachable from outside; use other addresses"
             yield AdmissionWarning(message, "spec.addresses")
+
+
+def addresses_are_outside_pod_ranges(pool: VIPPool, context: PoolContext) -> Findings:
+    """No address is in a pod range of a node (``Node.spec.podCIDRs``)."""
+    parsed, _ = parse_pool(pool)
+    found = list(context.snapshot.pod_ranges.overlapping(parsed.ranges)) if parsed else []
+    if found:
+        message = f"overlaps {listed([each.what for each in found], most=3)}, which kavip never assigns"
+        yield AdmissionWarning(f"{message}; use other addresses", "spec.addresses")
+
+
+def addresses_are_not_the_api_server(pool: VIPPool, context: PoolContext) -> Findings:
+    """
+    No address is an endpoint of the API server (Service ``default/kubernetes``): as a VIP it cuts nodes off.
+
+    An address that the stored pool has is only a warning: the ledger never assigns it.
+    """
+    old = context.old
+    parsed, stored = parse_pool(pool)[0], parse_pool(old)[0] if old is not None else None
+    for address in sorted(context.snapshot.api_server_addresses):
+        if parsed is None or not parsed.is_usable(address):
+            continue
+        message = f"{address} is an address of {names.API_SERVER}"
+        if stored is not None and stored.is_usable(address):
+            yield AdmissionWarning(f"{message}, and is never assigned; list it in spec.exclude", "spec.addresses")
+        else:
+            remedy = "list it in spec.exclude, or use other addresses"
+            yield Refusal(Reason.ADDRESS_NOT_ALLOWED, f"{message}; {remedy}", "spec.addresses")
 
 
 def groups_exist(pool: VIPPool, context: PoolContext) -> Findings:
@@ -107,9 +137,25 @@ def _parse(pool: VIPPool, context: PoolContext) -> tuple[Pool | None, tuple[Refu
 
 
 def _effect(name: str, new: Pool | None, snapshot: Snapshot) -> PoolImpact:
-    """What the edit does to holders; a pool that is not in force has none."""
+    """
+    What the edit does to holders; a pool that is not in force has none.
+
+    Addresses that the controller of another class assigned do not count: they stay without the pool.
+    """
     old = snapshot.pools.get(name)
-    return assess_edit(old, new, snapshot.ledger) if old and snapshot.parsed_pools.get(name) else PoolImpact()
+    if old is None or snapshot.parsed_pools.get(name) is None:
+        return PoolImpact()
+    found = assess_edit(old, new, snapshot.ledger)
+    return replace(found, lost=_ours(found.lost, snapshot), misfits=_ours(found.misfits, snapshot))
+
+
+def _ours(entries: tuple[StrandedService, ...], snapshot: Snapshot) -> tuple[StrandedService, ...]:
+    """Those of *entries* whose Services do not have the class of another controller."""
+    return tuple(each for each in entries if not _has_other_class(snapshot.services.get(each.service.key)))
+
+
+def _has_other_class(service: Service | None) -> bool:
+    return service is not None and service.spec.load_balancer_class not in (None, "", names.LOAD_BALANCER_CLASS)
 
 
 def _terms(pool: Pool) -> object:
@@ -164,7 +210,9 @@ def _findings(
 
 CHAIN: Final[tuple[Rule[VIPPool], ...]] = (
     Rule(pool_spec_is_valid, reads=spec_part),
+    Rule(addresses_are_not_the_api_server, reads=spec_part),
     Rule(addresses_are_outside_service_cidrs, reads=lambda pool, _: pool.spec.addresses),
+    Rule(addresses_are_outside_pod_ranges, reads=lambda pool, _: pool.spec.addresses),
     Rule(groups_exist, reads=spec_part),
     Rule(edit_strands_no_address, reads=spec_part),
     Rule(holders_are_still_served, reads=spec_part),

@@ -33,6 +33,7 @@ class NodeSpec(Wire, frozen=True):
     """``spec``."""
 
     taints: list[Taint] | None = None
+    pod_cidrs: list[str] | None = field(name="podCIDRs", default=None)
 
 
 class NodeStatus(Wire, frozen=True):
@@ -54,9 +55,13 @@ class Node(Wire, frozen=True):
     status: NodeStatus = NodeStatus()
 
     def addresses(self, *types: str) -> tuple[Address, ...]:
-        """The readable addresses of *types* (``InternalIP``, ``ExternalIP``) among the first ones, in their order."""
+        """
+        The readable addresses of *types* (``InternalIP``, ``ExternalIP``) among the first ones, in their order.
+
+        Without *types*, those of all types: a host name may be an address too.
+        """
         first = (self.status.addresses or ())[:MAX_NODE_ADDRESSES]
-        found = (read_address(entry.address) for entry in first if entry.type in types)
+        found = (read_address(entry.address) for entry in first if not types or entry.type in types)
         return tuple(address for address in found if address)
 
     @property

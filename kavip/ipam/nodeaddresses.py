@@ -55,7 +55,7 @@ class ReportedAddresses:
 
 def addresses_of(node: Node | None) -> tuple[Address, ...]:
     """The addresses that *node* reports."""
-    return node.addresses("InternalIP", "ExternalIP") if node is not None else ()
+    return node.addresses() if node is not None else ()
 
 
 def without_vips(node: Node, holders: Holders) -> Node:

@@ -5,7 +5,7 @@ One VIPPool, parsed: which addresses it may assign, and to which Services.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from kavip import names
 from kavip.api.address import Address, parse_address
@@ -27,14 +27,21 @@ ON_REQUEST: Final = f"must be requested (autoAssign: false; set {names.POOL_ANNO
 """Completes "pool X ..."."""
 
 
+class Barred(NamedTuple):
+    """A range that no pool may assign. *what* it is completes "address X lies in ..."."""
+
+    span: Range
+    what: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
     """
     A pool in force.
 
-    *ranges*: as declared; *usable*: without those excluded by the pool or *rejected* by the platform; both are sorted
-    and disjoint. Which Services it serves: *groups* (empty: all), *services*, *namespaces* (None: all), *auto_assign*,
-    *max_per_namespace*.
+    *ranges*: as declared; *usable*: without those excluded by the pool, and without the *barred* ones, which the
+    cluster uses itself or the platform rejects; both are sorted and disjoint. Which Services it serves: *groups*
+    (empty: all), *services*, *namespaces* (None: all), *auto_assign*, *max_per_namespace*.
     """
 
     name: str
@@ -43,7 +50,7 @@ class Pool:
     auto_assign: bool
     ranges: tuple[Range, ...]
     usable: tuple[Range, ...]
-    rejected: tuple[Range, ...]
+    barred: tuple[Barred, ...]
     avoid_buggy: bool
     reservations: Mapping[Address, str]
     reserved: Mapping[str, tuple[Address, ...]]  # the inverse
@@ -77,8 +84,9 @@ class Pool:
     def why_barred(self, address: Address, service: str) -> str:
         """Why *address*, which is in the ranges, is not for *service*; "" if it is. Completes "address X ..."."""
         if find(self.usable, address) is None:
-            if any(span.holds(address) for span in self.rejected):
-                return f"of pool {self.name} lies in {REJECTED}"
+            for span, what in self.barred:
+                if span.holds(address):
+                    return f"of pool {self.name} lies in {what}"
             return f"is excluded from pool {self.name}"
         if self.avoid_buggy and is_buggy(address):
             return f"ends in .0 or .255, which pool {self.name} does not assign (avoidBuggyIPs)"
@@ -142,11 +150,11 @@ class _Findings:
         return result
 
 
-def parse_pool(wire: VIPPool, *, barred: tuple[Range, ...] = ()) -> tuple[Pool | None, tuple[Refusal, ...]]:
+def parse_pool(wire: VIPPool, *, barred: tuple[Barred, ...] = ()) -> tuple[Pool | None, tuple[Refusal, ...]]:
     """
     The pool of *wire*, None if it has no valid range, and all findings, regardless of other pools.
 
-    A pool with findings is not in force. *barred*: addresses that no pool may assign (OpenShift's ``rejectedCIDRs``).
+    A pool with findings is not in force. *barred*: ranges that no pool may assign.
     """
     spec, findings = wire.spec, _Findings([])
     ranges = _declared(spec.addresses, findings)
@@ -174,7 +182,7 @@ def parse_pool(wire: VIPPool, *, barred: tuple[Range, ...] = ()) -> tuple[Pool |
     ):
         findings.found += islice(check_selector(selector, field), MAX_FINDINGS - len(findings.found))
     allowed = subtract(ranges, (span for _, span in excluded))
-    # checked without *barred*: what the platform rejects today is not an error in the pool
+    # checked without *barred*: what the cluster or the platform claims today is not an error in the pool
     reservations = _reservations(wire, ranges, allowed, findings)
     if not ranges:
         return None, tuple(findings.found)
@@ -184,8 +192,8 @@ def parse_pool(wire: VIPPool, *, barred: tuple[Range, ...] = ()) -> tuple[Pool |
         priority=spec.priority,
         auto_assign=spec.auto_assign,
         ranges=ranges,
-        usable=subtract(allowed, barred),
-        rejected=tuple(span for span in barred if first_overlap(ranges, span)),
+        usable=subtract(allowed, (each.span for each in barred)),
+        barred=tuple(each for each in barred if first_overlap(allowed, each.span)),
         avoid_buggy=spec.avoid_buggy_ips,
         reservations=reservations,
         reserved=_inverse(reservations),

@@ -15,7 +15,7 @@ from kavip.api.address import Address
 from kavip.api.pool import VIPPool
 from kavip.api.refusal import Refusal
 from kavip.ipam.eligibility import Audiences
-from kavip.ipam.pool import ON_REQUEST, Pool, parse_pool
+from kavip.ipam.pool import ON_REQUEST, Barred, Pool, parse_pool
 from kavip.ipam.ranges import Range, find, first_overlap
 from kavip.ipam.request import Request
 from kavip.names import Reason
@@ -52,13 +52,13 @@ class Pools:
     _named: Mapping[str, Pool] = field(default_factory=dict)
     _ranges: tuple[Range, ...] = ()
     _owners: Mapping[Range, Pool] = field(default_factory=dict)
-    barred: tuple[Range, ...] = ()
+    barred: tuple[Barred, ...] = ()
     readings: Mapping[str, _Reading] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, wires: Iterable[VIPPool], *, barred: Iterable[Range] = (), before: "Pools | None" = None) -> "Pools":
+    def of(cls, wires: Iterable[VIPPool], *, barred: Iterable[Barred] = (), before: "Pools | None" = None) -> "Pools":
         """
-        Read *wires*, in any order. *barred*: addresses that no pool may assign (OpenShift's ``rejectedCIDRs``).
+        Read *wires*, in any order. *barred*: ranges that no pool may assign.
 
         Pools that are the same in *before* are not parsed again.
         """

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from kavip import names
 from kavip.api import conditions
 from kavip.api.address import Address
-from kavip.api.cluster import Namespace, Node, ServiceCIDR
+from kavip.api.cluster import Namespace, Node
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
@@ -66,16 +66,15 @@ def of(snapshot: Snapshot, old: Object | None, new: Object | None, *, sent: Stat
             if _node_inputs(old) != _node_inputs(new):
                 yield from _groups(snapshot)
                 yield from _pools_of(snapshot, _own(old) ^ _own(new))
+                if _bars(snapshot, old) or _bars(snapshot, new):
+                    yield from _all_addresses(snapshot)
         case Namespace() as namespace:
             if _labels(old) != _labels(new):
                 yield from _services_of(snapshot, namespace.metadata.name)
         case EndpointSlice():
             yield from _of_slice(snapshot, old, new)
-        case ServiceCIDR():
-            pass  # only admission reads it
-        case _:  # OpenShift's Network: whether the platform assigns addresses, and which ones no pool may assign
-            yield from (_service(key) for key in sorted(snapshot.services))
-            yield from (Key(KeyKind.POOL, name) for name in sorted(snapshot.pools))
+        case _:  # ServiceCIDR, OpenShift's Network: whether the platform assigns, and what no pool may assign
+            yield from _all_addresses(snapshot)
     yield from _pools_of(snapshot, snapshot.ledger.drain_undone())
     yield from (_service(key) for key in snapshot.ledger.drain_requeues())
 
@@ -142,6 +141,17 @@ def _of_slice(snapshot: Snapshot, old: Object | None, new: Object | None) -> Ite
     yield from _pools_of(snapshot, _own(old) ^ _own(new))
 
 
+def _all_addresses(snapshot: Snapshot) -> Iterator[Key]:
+    """Every Service and every pool: another range is barred."""
+    yield from (_service(key) for key in sorted(snapshot.services))
+    yield from (Key(KeyKind.POOL, name) for name in sorted(snapshot.pools))
+
+
+def _bars(snapshot: Snapshot, obj: Object | None) -> bool:
+    """Whether a pod range of this node overlaps a pool."""
+    return isinstance(obj, Node) and snapshot.pod_ranges.touches_pools(obj)
+
+
 def _problematic(snapshot: Snapshot) -> set[str]:
     """The pools that are not in force, or whose status says so: an edit of another pool may change that."""
     rejected = (name for name, pool in snapshot.pools.items() if not _is_accepted(pool))
@@ -187,7 +197,7 @@ def _own(obj: Object | None) -> frozenset[Address]:
         case EndpointSlice() if obj.service == names.API_SERVER_SERVICE:
             return obj.addresses
         case Node():
-            return frozenset(obj.addresses("InternalIP", "ExternalIP"))
+            return frozenset(obj.addresses())
         case KeepalivedGroup():
             return frozenset(obj.virtual_ips)
     return frozenset()

@@ -7,12 +7,14 @@ from datetime import datetime
 
 import msgspec
 
+from kavip import names
 from kavip.api import conditions
 from kavip.api.pool import PoolStatus, Usage, VIPPool
-from kavip.api.refusal import Refusal
+from kavip.api.refusal import Refusal, listed
 from kavip.ipam import messages
 from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.ledger.usage import FamilyUsage
+from kavip.ipam.pool import REJECTED
 from kavip.ipam.ranges import FAMILY_NAMES
 from kavip.names import ConditionType, Reason
 from kavip.reconcile.mergepatch import merge_patch
@@ -32,8 +34,9 @@ def plan_pool(snapshot: Snapshot, key: str, *, now: datetime) -> PoolPlan:
     parsed = snapshot.parsed_pools
     usage = snapshot.ledger.usage(key)
     problem = parsed.problems.get(key)
+    skipped = _skipped(snapshot, key)
     verdicts = {
-        ConditionType.ACCEPTED: _accepted(usage, problem),
+        ConditionType.ACCEPTED: _accepted(usage, problem, skipped),
         ConditionType.READY: _ready(key, snapshot.ledger, is_accepted=problem is None),
     }
     fresh = [verdict.condition(pool.metadata, kind) for kind, verdict in verdicts.items()]
@@ -50,14 +53,25 @@ def plan_pool(snapshot: Snapshot, key: str, *, now: datetime) -> PoolPlan:
         return PoolPlan(requeue_after=ends)
     body = {"metadata": {"resourceVersion": pool.metadata.resource_version}, "status": changes}
     telling = tuple(verdicts)[: 1 if problem else None]  # a pool that is not accepted is never ready
-    events = tuple(notice for kind in telling if (notice := _notice(pool, kind, verdicts[kind])))
+    events = tuple(notice for kind in telling if (notice := _notice(pool, kind, verdicts[kind], skipped)))
     return PoolPlan(writes=(StatusPatch(KeyKind.POOL, key, body),), events=events, requeue_after=ends)
 
 
-def _accepted(usage: Mapping[int, FamilyUsage], problem: Refusal | None) -> ConditionState:
+def _skipped(snapshot: Snapshot, key: str) -> str:
+    """The addresses in the ranges of pool *key* that the cluster uses itself; "" if there are none."""
+    pool = snapshot.parsed_pools.get(key)
+    if pool is None:
+        return ""
+    api_server = sorted(each for each in snapshot.api_server_addresses if pool.is_usable(each))
+    found = [f"{each} ({names.API_SERVER})" for each in api_server]
+    return listed([*found, *(each.what for each in pool.barred if each.what != REJECTED)])
+
+
+def _accepted(usage: Mapping[int, FamilyUsage], problem: Refusal | None, skipped: str) -> ConditionState:
     if problem is None:
         counts = " and ".join(f"{each.total} {FAMILY_NAMES[family]}" for family, each in usage.items())
-        return ConditionState("True", Reason.ACCEPTED, f"in force: {counts or 'no'} addresses to give")
+        warning = f"; it never gives {skipped}: list these in spec.exclude" if skipped else ""
+        return ConditionState("True", Reason.ACCEPTED, f"in force: {counts or 'no'} addresses to give{warning}")
     rest = "; that pool was there first and stays in force" if problem.reason is Reason.OVERLAP else ""
     return ConditionState("False", problem.reason, f"{problem.message}{rest}")
 
@@ -79,9 +93,11 @@ def _ready(pool: str, ledger: Ledger, *, is_accepted: bool) -> ConditionState:
     return ConditionState("True", Reason.READY, f"{free} addresses are free" + (f"; full: {full}" if full else ""))
 
 
-def _notice(pool: VIPPool, kind: ConditionType, verdict: ConditionState) -> Notice | None:
-    """One Event for a change of reason; that a new pool is well needs none."""
+def _notice(pool: VIPPool, kind: ConditionType, verdict: ConditionState, skipped: str) -> Notice | None:
+    """One Event for a change of reason, and for addresses newly *skipped*; that a new pool is well needs none."""
     old = conditions.find(pool.status.conditions, kind)
+    if skipped in verdict.message and skipped not in (old.message if old else ""):
+        return Notice(verdict.reason, verdict.message, warning=True)
     if old is not None and old.reason == verdict.reason:
         return None
     is_well = verdict.status == "True"

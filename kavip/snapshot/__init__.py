@@ -2,6 +2,7 @@
 Everything that a decision may read: one value, filled by informers, by files or by a test.
 
 * :mod:`~kavip.snapshot.snapshot`: :class:`Snapshot`, the objects with their indexes and the ledger;
+* :mod:`~kavip.snapshot.clusterranges`: the ranges that no pool may assign;
 * :mod:`~kavip.snapshot.membership`: which Services belong to which group;
 * :mod:`~kavip.snapshot.placement`: on which nodes the pods of a group run.
 """
@@ -11,5 +12,3 @@ from kavip.snapshot.snapshot import Object as Object
 from kavip.snapshot.snapshot import Snapshot as Snapshot
 from kavip.snapshot.snapshot import has_foreign_status as has_foreign_status
 from kavip.snapshot.snapshot import is_candidate as is_candidate
-from kavip.snapshot.snapshot import rejected_ranges as rejected_ranges
-from kavip.snapshot.snapshot import service_ranges as service_ranges

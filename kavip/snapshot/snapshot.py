@@ -25,10 +25,11 @@ from kavip.api.service import Service
 from kavip.api.slice import EndpointSlice
 from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.nodeaddresses import ReportedAddresses, addresses_of
+from kavip.ipam.pool import Barred
 from kavip.ipam.pools import Pools
-from kavip.ipam.ranges import Range, read_network
 from kavip.ipam.record import read_record
 from kavip.memo import KEEPS_NOTHING, Memory
+from kavip.snapshot.clusterranges import PodRanges, rejected_ranges, service_ranges
 from kavip.snapshot.membership import Membership, ShareOf
 from kavip.snapshot.placement import GroupNodesIndex
 
@@ -77,6 +78,8 @@ class Snapshot:
         self._default: KeepalivedGroup | None = None
         self._reported = ReportedAddresses(self._holders)
         self._group_nodes = GroupNodesIndex(self.nodes)
+        self.pod_ranges = PodRanges()
+        self.api_server_addresses: frozenset[Address] = frozenset()
         self._slices_of: defaultdict[str, set[str]] = defaultdict(set)  # Service -> EndpointSlices
         self._memories: dict[str, Memory] = {}  # by group
 
@@ -119,11 +122,14 @@ class Snapshot:
                 return _without_status(before) != _without_status(obj)
             case Network():
                 return True
+            case ServiceCIDR():
+                return not isinstance(before, ServiceCIDR) or before.spec != obj.spec
             case Namespace() if not isinstance(before, Namespace) or before.metadata.labels != obj.metadata.labels:
                 self._membership.invalidate_namespace(key)
             case Node():
                 self._reported.observe(key, obj)
                 self._update_nodes([key])
+                return self.pod_ranges.observe(key, obj)
             case EndpointSlice():
                 self._index_slice(key, before if isinstance(before, EndpointSlice) else None, obj)
             case KeepalivedGroup():
@@ -144,7 +150,7 @@ class Snapshot:
             case names.VIP_POOL:
                 self.ledger.cooldown.learn(key, None)
                 self._configure_pools()
-            case names.NETWORK:
+            case names.NETWORK | names.SERVICE_CIDR:
                 self._configure_pools()
             case names.NAMESPACE:
                 self._membership.invalidate_namespace(key)
@@ -153,6 +159,8 @@ class Snapshot:
             case names.NODE:
                 self._reported.observe(key, None)
                 self._update_nodes([key])
+                if self.pod_ranges.observe(key, None):
+                    self._configure_pools()
             case names.KEEPALIVED_GROUP:
                 self._membership.forget(key)
                 self._memories.pop(key, None)
@@ -176,9 +184,15 @@ class Snapshot:
 
     def _configure_pools(self) -> None:
         """Parse the pools that have changed, and let the ledger count over the new ones."""
-        rejected = rejected_ranges(self.network)
-        self.parsed_pools = Pools.of(self.pools.values(), barred=rejected, before=self.parsed_pools)
+        always = (*rejected_ranges(self.network), *service_ranges(self.service_ranges.values()))
+        self._parse_pools(always)
+        if self.pod_ranges.set_pools(self.parsed_pools):
+            self._parse_pools(always)
         self.ledger.configure(self.parsed_pools)
+
+    def _parse_pools(self, always: tuple[Barred, ...]) -> None:
+        barred = (*always, *self.pod_ranges.barred)
+        self.parsed_pools = Pools.of(self.pools.values(), barred=barred, before=self.parsed_pools)
 
     def _index_service(self, key: str, service: Service | None) -> None:
         declared = service.declared_group if service is not None and is_candidate(service) else None
@@ -212,7 +226,8 @@ class Snapshot:
             self._slices_of[after.service].add(key)
         if names.API_SERVER_SERVICE in {each.service for each in (before, after) if each is not None}:
             found = (self.slices[each].addresses for each in self._slices_of.get(names.API_SERVER_SERVICE, ()))
-            self.ledger.reserve(names.API_SERVER, frozenset[Address]().union(*found))
+            self.api_server_addresses = frozenset[Address]().union(*found)
+            self.ledger.reserve(names.API_SERVER, self.api_server_addresses)
 
     def _choose_default(self) -> None:
         labelled = (group for group in self.groups.values() if group.is_default)
@@ -365,18 +380,3 @@ def is_candidate(service: Service) -> bool:
 def has_foreign_status(service: Service) -> bool:
     """Whether another controller wrote the address in status: kavip always writes its condition with it."""
     return bool(service.status.load_balancer.ingress) and not read_record(service).reason
-
-
-def rejected_ranges(network: Network | None) -> tuple[Range, ...]:
-    """The ranges that OpenShift's ``spec.externalIP.policy`` rejects; unreadable entries are skipped."""
-    policy = network.spec.external_ip.policy if network and network.spec.external_ip else None
-    texts = (policy.rejected_cidrs if policy else None) or ()
-    return tuple(span for span in map(read_network, texts) if span)
-
-
-def service_ranges(objects: Iterable[ServiceCIDR]) -> Iterator[tuple[str, Range]]:
-    """The ranges of *objects*, each with the name of its object; unreadable entries are skipped."""
-    for each in sorted(objects, key=lambda one: one.metadata.name):
-        for text in each.spec.cidrs or ():
-            if span := read_network(text):
-                yield each.metadata.name, span

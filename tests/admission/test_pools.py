@@ -9,7 +9,7 @@ from kavip.api.review import Operation, Review
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
 from tests.admission.evaluation import EDGE, create, reasons, update
-from tests.support.build import metadata, pool, service
+from tests.support.build import endpoints, metadata, node, pool, service
 
 
 def test_a_pool_with_holders_is_not_deleted() -> None:
@@ -66,3 +66,57 @@ def test_missing_groups_are_warnings() -> None:
     assert found.warnings[0] == f'spec.groups[0]: group "{many[0]}" does not exist; groups: lb/edge'
     assert found.warnings[-1] == "spec.groups: 2 further groups not found"
     assert create(pool(groups=many)) == ALLOWED
+
+
+API_SERVER = endpoints("default/kubernetes", addresses=["192.0.2.130"])
+
+
+def test_a_new_pool_or_range_with_an_address_of_the_api_server_is_refused() -> None:
+    """The address is named; with the address excluded the pool is accepted, and a removed exclude is refused again."""
+    found = create(pool(), API_SERVER)
+    assert reasons(found) == [Reason.ADDRESS_NOT_ALLOWED]
+    assert "192.0.2.130 is an address of the API server" in found.refusals[0].message
+    excluded = pool(exclude=["192.0.2.130"])
+    assert create(excluded, API_SERVER).allowed
+    assert reasons(update(excluded, pool(), API_SERVER)) == [Reason.ADDRESS_NOT_ALLOWED]
+    wider = pool("edge", "198.51.100.0/28", "192.0.2.128/28")
+    assert reasons(update(pool("edge", "198.51.100.0/28"), wider, API_SERVER)) == [Reason.ADDRESS_NOT_ALLOWED]
+
+
+def test_a_stored_pool_with_an_address_of_the_api_server_may_be_edited_with_a_warning() -> None:
+    """What was stored before stays editable, its addresses too."""
+    for edited in (pool("edge", priority=5), pool("edge", "192.0.2.128/28", "198.51.100.0/28")):
+        found = update(pool(), edited, API_SERVER)
+        assert found.warnings == (
+            (
+                "spec.addresses: 192.0.2.130 is an address of the API server, and is never assigned; "
+                "list it in spec.exclude"
+            ),
+        )
+        assert found.allowed
+
+
+def test_the_subnet_of_the_nodes_may_be_a_pool() -> None:
+    """VIPs live beside the nodes; only the nodes' own addresses are kept back."""
+    assert create(pool(), node("n1", "192.0.2.131"), EDGE) == ALLOWED
+
+
+def test_a_pool_in_a_pod_range_is_a_warning() -> None:
+    """The addresses of pods are never assigned."""
+    found = create(pool(), node("n1", "10.0.0.1", pod_cidrs=["192.0.2.128/29"]), EDGE)
+    assert found.warnings == (
+        (
+            "spec.addresses: overlaps the pod range 192.0.2.128/29 of Node n1, which kavip never assigns; "
+            "use other addresses"
+        ),
+    )
+
+
+def test_addresses_that_another_class_gave_do_not_hold_a_pool() -> None:
+    """MetalLB's Service keeps its address without kavip's pool; kavip's own holder counts as before."""
+    theirs = service("shop/theirs", holds=["192.0.2.130"], load_balancer_class="metallb.io/metallb")
+    ours = service("shop/web", group="lb/edge", holds=["192.0.2.131"])
+    assert policy.review(Review(Operation.DELETE, pool()), Snapshot.from_objects([EDGE, pool(), theirs])) == ALLOWED
+    assert update(pool(), pool("edge", "192.0.2.136/29"), EDGE, theirs).allowed
+    found = policy.review(Review(Operation.DELETE, pool()), Snapshot.from_objects([EDGE, pool(), theirs, ours]))
+    assert "leaves 1 address in use without a pool: shop/web (192.0.2.131);" in found.refusals[0].message

@@ -11,7 +11,7 @@ from kavip.api.meta import LabelSelector, Requirement
 from kavip.api.pool import PoolSpec, Reservation, VIPPool
 from kavip.ipam.impact import assess_edit
 from kavip.ipam.ledger.ledger import Ledger
-from kavip.ipam.pool import cautions, parse_pool
+from kavip.ipam.pool import REJECTED, Barred, cautions, parse_pool
 from kavip.ipam.pools import Pools
 from kavip.ipam.ranges import parse_range
 from kavip.ipam.request import read_request
@@ -142,8 +142,10 @@ def test_every_selector_must_match() -> None:
 
 
 def test_addresses_find_their_pool() -> None:
-    """An address belongs to the pool that declares it, even if it is excluded or avoided."""
-    pools = Pools.of([pool("edge", "192.0.2.0/24", exclude=["192.0.2.1"])], barred=[parse_range("192.0.2.2/31")])
+    """An address belongs to the pool that declares it, even if it is excluded or barred."""
+    pools = Pools.of(
+        [pool("edge", "192.0.2.0/24", exclude=["192.0.2.1"])], barred=[Barred(parse_range("192.0.2.2/31"), "it")]
+    )
     edge = pools.in_force[0]
     assert pools.pool_of(parse_address("192.0.2.1")) is edge
     assert pools.pool_of(parse_address("192.0.3.1")) is None
@@ -155,7 +157,7 @@ def test_addresses_that_the_platform_rejects_are_not_assigned() -> None:
     A reservation of a rejected address waits. The pool serves its other addresses, and the message names the platform.
     """
     wire = pool("edge", "192.0.2.0/24", reservations=[Reservation(address="192.0.2.1", service="a/b")])
-    pools = Pools.of([wire], barred=[parse_range("192.0.2.0/31"), parse_range("10.0.0.0/8")])
+    pools = Pools.of([wire], barred=[Barred(parse_range(text), REJECTED) for text in ("192.0.2.0/31", "10.0.0.0/8")])
     (edge,) = pools.in_force
     assert pools.problems == {}
     assert edge.why_barred(parse_address("192.0.2.1"), "a/b") == (
@@ -172,7 +174,7 @@ def test_only_an_edited_pool_is_parsed_again() -> None:
     after = Pools.of([edge, pool("lab", "198.51.100.0/25")], before=before)
     assert after.get("edge") is before.get("edge")
     assert [str(span) for found in [after.get("lab")] if found for span in found.ranges] == ["198.51.100.0/25"]
-    barred = Pools.of([edge, lab], barred=[parse_range("192.0.2.0/25")], before=before).get("edge")
+    barred = Pools.of([edge, lab], barred=[Barred(parse_range("192.0.2.0/25"), "it")], before=before).get("edge")
     assert barred is not None
     assert [str(span) for span in barred.usable] == ["192.0.2.128/25"]
 

@@ -192,6 +192,11 @@ def test_an_address_of_the_api_server_enqueues_its_pool() -> None:
     assert woken(snapshot, found, None) == {POOL}
 
 
-def test_the_service_cidr_enqueues_nothing() -> None:
-    """Only admission reads it."""
-    assert woken(cluster(build.pool(), web()), None, build.service_range("10.96.0.0/16")) == set()
+def test_a_range_that_the_cluster_uses_itself_concerns_pools_and_services() -> None:
+    """No pool assigns from it: a Service may be stranded, and the pool has fewer addresses."""
+    everything = {Key(KeyKind.SERVICE, "shop/web"), Key(KeyKind.POOL, "edge")}
+    assert woken(cluster(build.pool(), web()), None, build.service_range("192.0.2.128/30")) == everything
+    joined = build.node("n7", "10.9.0.7", pod_cidrs=["192.0.2.128/30"])
+    assert everything <= woken(cluster(build.pool(), web()), None, joined)
+    elsewhere = build.node("n7", "10.9.0.7", pod_cidrs=["10.244.7.0/24"])
+    assert not everything & woken(cluster(build.pool(), web()), None, elsewhere)

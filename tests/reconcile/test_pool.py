@@ -1,11 +1,14 @@
 """The plan of one pool."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from kavip import names
 from kavip.api.address import parse_address
-from kavip.api.pool import Cooling
+from kavip.api.meta import Condition
+from kavip.api.pool import Cooling, PoolStatus
 from kavip.reconcile.plan import KeyKind, Notice, PoolPlan, StatusPatch
 from kavip.reconcile.pool import plan_pool
 from kavip.reconcile.service.reconcile import plan_service
@@ -107,6 +110,29 @@ def test_conditions(pool: Object, accepted: tuple[str, str], ready: tuple[str, s
             "spec.addresses[0]: '10.0.0.1/8': has host bits set; write 10.0.0.0/8 or 10.0.0.1",
         ),
         (build.pool("edge", "10.0.0.1/8"), (), "Ready", "the pool is not accepted, so it gives nothing"),
+        (
+            build.pool(),
+            (
+                build.endpoints("default/kubernetes", addresses=["192.0.2.130"]),
+                build.service_range("192.0.2.128/31"),
+                build.node("n9", "10.0.0.1", pod_cidrs=["192.0.2.132/30"]),
+            ),
+            "Accepted",
+            (
+                "in force: 10 IPv4 addresses to give; it never gives 192.0.2.130 (the API server), the cluster's "
+                "Service range 192.0.2.128/31 (ServiceCIDR kubernetes), the pod range 192.0.2.132/30 of Node n9: list "
+                "these in spec.exclude"
+            ),
+        ),
+        (
+            build.pool(exclude=["192.0.2.128-192.0.2.131"]),
+            (
+                build.endpoints("default/kubernetes", addresses=["192.0.2.130"]),
+                build.service_range("192.0.2.128/31"),
+            ),
+            "Accepted",
+            "in force: 12 IPv4 addresses to give",
+        ),
     ],
 )
 def test_messages_have_numbers_that_rarely_change(
@@ -117,8 +143,27 @@ def test_messages_have_numbers_that_rarely_change(
     assert next(each["message"] for each in written if each["type"] == kind) == message
 
 
-def test_a_pool_has_one_event_for_each_change_of_reason() -> None:
-    """A pool without problems has no Event. A full pool has one, and one more when it is no longer full."""
+def test_a_stored_pool_with_an_address_of_the_api_server_warns_once_and_serves_on() -> None:
+    """One Warning Event names the address; the next plan, with the condition written, has none."""
+    snapshot = cluster(build.pool(), build.endpoints("default/kubernetes", addresses=["192.0.2.130"]))
+    plan = plan_pool(snapshot, "edge", now=NOW)
+    assert [(event.reason, event.warning) for event in plan.events] == [("Accepted", True)]
+    assert "192.0.2.130 (the API server)" in plan.events[0].message
+    assert snapshot.ledger.usage("edge")[4].available == 15
+    told = [Condition(**each) for each in _stored(body_of(plan)["conditions"])]
+    stored = msgspec.structs.replace(build.pool(), status=PoolStatus(conditions=told))
+    snapshot.put(stored)
+    assert plan_pool(snapshot, "edge", now=NOW).events == ()
+
+
+def _stored(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The written conditions by the names of the fields of the type."""
+    names = {"lastTransitionTime": "last_transition_time", "observedGeneration": "observed_generation"}
+    return [{names.get(key, key): value for key, value in each.items()} for each in entries]
+
+
+def test_a_pool_makes_one_event_for_each_change_of_reason() -> None:
+    """None while it is well from the start, none twice, one when it is full, and one when it is no longer."""
     world = World(cluster(build.pool("edge", "192.0.2.128")))
     assert world.pool("edge").events == ()
     world.snapshot.put(build.service("shop/web", group=GROUP, holds=["192.0.2.128"]))

@@ -17,7 +17,8 @@ from kavip.ipam.allocate import Allocation, settle
 from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pools import Pools
 from kavip.memo import KEEPS_NOTHING
-from kavip.snapshot import Object, Snapshot, rejected_ranges
+from kavip.snapshot import Object, Snapshot
+from kavip.snapshot.clusterranges import rejected_ranges
 from tests.support import build
 
 
@@ -254,6 +255,13 @@ EVENTS: tuple[Object, ...] = (
     YOUNGER,
     build.node("n1", "192.0.2.131"),
 )
+CLUSTER: tuple[Object, ...] = (
+    build.pool(),
+    build.service_range("192.0.2.128/31"),
+    build.node("n1", "10.0.0.1", pod_cidrs=["192.0.2.132/31", "2001:db8::/64"]),
+    build.node("n2", "192.0.2.143", pod_cidrs=["192.0.2.136/29"]),  # its pods cannot be in a range with a node in it
+    build.endpoints("default/kubernetes", addresses=["192.0.2.130"]),
+)
 
 
 @pytest.mark.parametrize("events", list(permutations(EVENTS, 6))[::7])
@@ -281,6 +289,34 @@ def test_pools_and_ledger_agree_after_each_event_in_any_order(events: tuple[Obje
     assert snapshot.ledger.usage("lab")[4].assigned == 1
     snapshot.drop(names.NETWORK, "cluster")
     assert snapshot.ledger.usage("lab")[4].total == 4
+
+
+@pytest.mark.parametrize("events", list(permutations(CLUSTER))[::5])
+def test_the_clusters_own_addresses_are_never_given_whatever_the_order_of_events(events: tuple[Object, ...]) -> None:
+    """Service ranges, pod ranges, nodes and the API server keep their addresses; without them the pool has all."""
+    snapshot = Snapshot()
+    for each in events:
+        snapshot.put(each)
+    for same in (snapshot, Snapshot.from_objects(events), Snapshot.from_objects(reversed(events))):
+        assert same.ledger.usage("edge") == {4: (12, 0, 10, 0)}  # two kept back
+        found = settle(build.service("shop/new"), same.parsed_pools, same.ledger)
+        assert isinstance(found, Allocation) and [str(each) for each in found.addresses] == ["192.0.2.131"]
+    for gone in (names.SERVICE_CIDR, names.NODE, names.ENDPOINT_SLICE):
+        for key in ("kubernetes", "n1", "n2", "default/kubernetes-x1"):
+            snapshot.drop(gone, key)
+    assert snapshot.ledger.usage("edge") == {4: (16, 0, 16, 0)}
+
+
+def test_a_node_that_joins_parses_no_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only pod ranges that overlap a pool concern the pools."""
+    snapshot = Snapshot.from_objects([build.pool(), build.node("n0", "10.0.0.9", pod_cidrs=["10.244.0.0/24"])])
+    configured: list[Pools] = []
+    monkeypatch.setattr(Ledger, "configure", lambda _, pools: configured.append(pools))
+    for number in range(1, 50):
+        snapshot.put(build.node(f"n{number}", f"10.0.1.{number}", pod_cidrs=[f"10.244.{number}.0/24"]))
+    assert configured == []
+    snapshot.put(build.node("n50", "10.0.1.50", pod_cidrs=["192.0.2.128/30"]))
+    assert len(configured) == 1
 
 
 def test_a_list_of_pools_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:

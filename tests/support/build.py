@@ -94,12 +94,16 @@ def node(
     labels: dict[str, str] | None = None,
     taints: Sequence[str] = (),
     kind: str = "InternalIP",
+    pod_cidrs: Sequence[str] = (),
 ) -> Node:
     """A Node with addresses of this *kind*; *taints* as kubectl writes them, ``key=value:effect``."""
     parted = ((*text.rpartition(":")[0].partition("="), text.rpartition(":")[2]) for text in taints)
     return Node(
         metadata=metadata(name, labels=labels),
-        spec=NodeSpec(taints=[Taint(key=key, value=value, effect=effect) for key, _, value, effect in parted] or None),
+        spec=NodeSpec(
+            taints=[Taint(key=key, value=value, effect=effect) for key, _, value, effect in parted] or None,
+            pod_cidrs=list(pod_cidrs) or None,
+        ),
         status=NodeStatus(addresses=[NodeAddress(type=kind, address=text) for text in addresses]),
     )
 
