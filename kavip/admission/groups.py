@@ -120,11 +120,16 @@ def default_group_is_unique(group: KeepalivedGroup, context: GroupContext) -> Fi
 
 
 def members_lose_default_group(group: KeepalivedGroup, context: GroupContext) -> Findings:
-    """Removing the default label takes the group away from the Services that do not name it."""
+    """
+    Removing the default label takes the group away from the Services that do not name it.
+
+    Services for which kavip has recorded this group keep it.
+    """
     old, snapshot = context.old, context.snapshot
     if old is None or group.is_default or not old.is_default:
         return
-    unnamed = [service for service in snapshot.members(group.key) if not service.declared_group]
+    kept = set(snapshot.choosers(group.key))
+    unnamed = [each for each in snapshot.members(group.key) if not each.declared_group and each.key not in kept]
     if not unnamed:
         return
     others = [each for each in snapshot.groups.values() if each.is_default and each.key != group.key]

@@ -1,10 +1,11 @@
 """
-The defaults that kavip writes: the fields of a new group, and the group annotation of a plain Service.
+The defaults that kavip writes: the fields of a new group. Of a Service it only removes what kavip itself once wrote.
 
 Patches are minimal and idempotent, and unknown fields stay. A mutation never fails a request: the validators report
 objects that cannot be read.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -13,28 +14,69 @@ from kavip import names
 from kavip.admission.verdict import Verdict
 from kavip.api import patch, review
 from kavip.api.group import GroupSpec, KeepalivedGroup
-from kavip.api.rawobject import ABSENT, RawObject
+from kavip.api.meta import ManagedObject
+from kavip.api.rawobject import ABSENT, MAX_ITEMS, RawObject, has_more_items
 from kavip.api.review import AdmissionRequest
-from kavip.api.service import Service, ServiceStatus
+from kavip.api.service import Service
 from kavip.errors import BadInput
-from kavip.snapshot import Snapshot
+from kavip.snapshot import Snapshot, is_candidate
 from kavip.vrrp import groupspec
 
 _NO_PATCH: Final = Verdict()
 
 
 def mutate_service(request: AdmissionRequest, snapshot: Snapshot) -> Verdict:
-    """Write the annotation of the default group on a Service that belongs to it and does not name a group."""
+    """
+    Remove the group annotation that kavip wrote and that has no use any more; write nothing.
+
+    Release 0.1.0 wrote it to plain Services of the default group. It has no use on a Service without VIPs, and where
+    the group is gone: then the default group adopts the Service.
+    """
     asked = review.decode_objects(request, Service)
-    if asked.lacks_old:
+    old, subject = asked.old, asked.subject
+    group = subject.declared_group
+    if old is None or asked.lacks_old or subject.metadata.deletion_timestamp:
         return _NO_PATCH
-    # The API server replaces the status of the manifest by the stored one, but only after admission.
-    stored = asked.old.status if asked.old is not None else ServiceStatus()
-    subject = msgspec.structs.replace(asked.subject, status=stored)
-    key = snapshot.group_of(subject)
-    if not key or subject.declared_group or subject.metadata.deletion_timestamp:
+    if not group or old.declared_group != group:
         return _NO_PATCH
-    return _patched(request, Service, {("metadata", "annotations", names.GROUP_ANNOTATION): key})
+    if _is_load_balancer(subject) and snapshot.any_group(group) is not None:
+        return _NO_PATCH
+    if not is_written_by_admission(_managed_fields(request)):
+        return _NO_PATCH
+    return _patched(request, Service, {("metadata", "annotations", names.GROUP_ANNOTATION): msgspec.UNSET})
+
+
+def _is_load_balancer(service: Service) -> bool:
+    """Whether a plain Service like this one is kavip's; only such Services got the annotation."""
+    return service.is_load_balancer and is_candidate(service)
+
+
+def _managed_fields(request: AdmissionRequest) -> Sequence[Mapping[str, Any]]:
+    if has_more_items(bytes(request.object), than=MAX_ITEMS):  # too much to decode for a clean-up
+        return ()
+    try:
+        return msgspec.json.decode(request.object, type=ManagedObject).metadata.managed_fields or ()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ()
+
+
+def is_written_by_admission(entries: Sequence[Mapping[str, Any]]) -> bool:
+    """
+    Whether *entries* (``metadata.managedFields``) say that no user wrote the group annotation.
+
+    The API server records the manager of each field before it calls mutating webhooks, so what a webhook writes has no
+    manager. Without entries nothing is known.
+    """
+    return bool(entries) and not any(_owns(entry.get("fieldsV1")) for entry in entries)
+
+
+def _owns(fields: object) -> bool:
+    """Whether *fields* of one manager contain the group annotation."""
+    for name in ("f:metadata", "f:annotations", f"f:{names.GROUP_ANNOTATION}"):
+        if not isinstance(fields, Mapping) or name not in fields:
+            return False
+        fields = fields[name]
+    return True
 
 
 def mutate_group(request: AdmissionRequest) -> Verdict:

@@ -72,13 +72,14 @@ _NOT_DELETED: Final = {
     "name": "not-being-deleted",
     "expression": "object == null || !has(object.metadata.deletionTimestamp)",
 }
-_PLAIN: Final = (
-    "(object != null && has(object.spec.type) && object.spec.type == 'LoadBalancer'"
-    " && !has(object.spec.loadBalancerClass))"
-)
-_IS_KAVIP: Final = f" == '{names.LOAD_BALANCER_CLASS}'"
 _STARTS_WITH_KAVIP: Final = f".startsWith('{names.KAVIP_GROUP}/')"  # for the warning about a mistyped class
-_KAVIP_OR_PLAIN: Final = {"name": "kavip-or-plain", "expression": f"{_is_marked('object', _IS_KAVIP)} || {_PLAIN}"}
+_NAMES_GROUP: Final = {
+    "name": "names-a-group",
+    "expression": (
+        "object != null && has(object.metadata.annotations)"
+        f" && '{names.GROUP_ANNOTATION}' in object.metadata.annotations"
+    ),
+}
 _KAVIP: Final = {
     "name": "kavip",
     "expression": f"{_is_marked('object', _STARTS_WITH_KAVIP)} || {_is_marked('oldObject', _STARTS_WITH_KAVIP)}",
@@ -94,6 +95,7 @@ _KAVIP_OR_EXTERNAL_IPS: Final = {
     "expression": f"{_KAVIP['expression']} || {_EXTERNAL_IPS}",
 }
 _SERVICES: Final = _rule("", "v1", "services", "CREATE", "UPDATE", scope="Namespaced")
+_SERVICE_UPDATES: Final = _rule("", "v1", "services", "UPDATE", scope="Namespaced")
 _GROUPS: Final = _rule(names.REDHATCOP_GROUP, names.VERSION, "keepalivedgroups", "CREATE", "UPDATE", scope="Namespaced")
 _GROUP_DELETION: Final = _rule(names.REDHATCOP_GROUP, names.VERSION, "keepalivedgroups", "DELETE", scope="Namespaced")
 _POOLS: Final = _rule(names.KAVIP_GROUP, names.VERSION, "vippools", "CREATE", "UPDATE", "DELETE", scope="Cluster")
@@ -117,7 +119,7 @@ class RegisteredWebhook:
 
 MUTATORS: Final = (
     RegisteredWebhook(
-        "mutate-service", names.MUTATE_SERVICE_PATH, _SERVICES, (_NOT_DELETED, _KAVIP_OR_PLAIN), everywhere=False
+        "mutate-service", names.MUTATE_SERVICE_PATH, _SERVICE_UPDATES, (_NOT_DELETED, _NAMES_GROUP), everywhere=False
     ),
     RegisteredWebhook("mutate-keepalivedgroup", names.MUTATE_GROUP_PATH, _GROUPS, (_NOT_DELETED,)),
 )

@@ -62,7 +62,7 @@ def group_exists(service: Service, context: ServiceContext) -> Findings:
 
 def default_group_exists(service: Service, context: ServiceContext) -> Findings:
     """There is a default group for a Service that has kavip's class and no group annotation."""
-    if service.declared_group or context.snapshot.default_group is not None:
+    if service.declared_group or context.group:
         return
     choice = _groups_to_choose(service, context)
     message = f'"{names.LOAD_BALANCER_CLASS}": there is no default group; set {names.GROUP_ANNOTATION}; {choice}'

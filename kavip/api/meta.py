@@ -110,3 +110,9 @@ class ManagedMetadata(Metadata, frozen=True):
     """``metadata`` with ``managedFields``, unchanged, because kavip writes them back."""
 
     managed_fields: list[Passthrough] | None = None
+
+
+class ManagedObject(Wire, frozen=True):
+    """The managers of an object's fields, of any kind of object."""
+
+    metadata: ManagedMetadata = ManagedMetadata()

@@ -17,6 +17,7 @@ from typing import Any, Final
 import structlog
 
 from kavip import names
+from kavip.api.meta import ManagedObject
 from kavip.errors import Conflict, Forbidden, NotFound, Rejected
 from kavip.kube.client import Client, PatchKind
 from kavip.kube.resources import (
@@ -44,7 +45,6 @@ from kavip.reconcile.observed.records import (
 from kavip.reconcile.plan import Apply, KeyKind, Plan, PodAnnotation, PodRemoval, StatusPatch
 from kavip.reconcile.predicate import PendingWrites
 from kavip.reconcile.takeover import fieldmanager
-from kavip.reconcile.takeover.fieldmanager import ManagedObject
 
 log = structlog.get_logger()
 

@@ -9,9 +9,15 @@ that kavip reads, and this module is the only one that writes and reads the reco
     Stranded          "keeps " ADDRESSES ", although " any text
     any other reason  any text "; keeps " ADDRESSES
 
+For a Service that names no group the text ends with the group that kavip chose for it, so that a new default group
+moves no Service, and the choice survives a restart::
+
+    any text "; group " NAMESPACE/NAME " by default"
+
 ``ADDRESSES`` are canonical addresses: two are joined by ``" and "``, more by ``", "``; after the 32nd the rest is
 counted (``" and 3 more"``). Anything else holds no record. The text may quote what users wrote, but it never
-stands where the addresses are expected, so users who write annotations cannot forge a record.
+stands where the addresses are expected, so users who write annotations cannot forge a record. A forged group would be
+one that the user may name in an annotation anyhow: kavip follows the record only where that group admits the namespace.
 """
 
 import re
@@ -35,6 +41,8 @@ _KEEPS: Final = "keeps "
 _ALTHOUGH: Final = ", although "
 _BESIDE: Final = f"; {_KEEPS}"
 _MOST: Final = (names.MAX_VIPS, 5)  # named before the rest is counted: here, and in release 0.1.0
+_GROUP: Final = re.compile(r"; group (?P<key>[a-z0-9-]+/[a-z0-9.-]+) by default\Z")
+_LONGEST: Final = 6_000  # characters of the text before the group: a longer condition is cut at its end
 _MORE: Final = re.compile(r" and [1-9][0-9]* more\Z")
 
 
@@ -55,8 +63,26 @@ class Record(NamedTuple):
         if self.reason == Reason.STRANDED:
             head, mark, _ = self.message.removeprefix(_KEEPS).partition(_ALTHOUGH)
             return _parse(head) if mark and self.message.startswith(_KEEPS) else ()
-        _, mark, tail = self.message.rpartition(_BESIDE)
-        return _parse(tail) if mark else ()
+        return self._split()[1]
+
+    @property
+    def group(self) -> str:
+        """The key of the group that kavip chose for a Service that names none; "" if the message names none."""
+        found = _GROUP.search(self._split()[0])
+        return found["key"] if found else ""
+
+    def with_group(self, key: str) -> str:
+        """The message with the group *key* that kavip chose; release 0.1.0 reads the same addresses from it."""
+        text, kept = self._split()
+        text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+        return f"{text}; group {key} by default{f'{_BESIDE}{_format(kept)}' if kept else ''}"
+
+    def _split(self) -> tuple[str, tuple[Address, ...]]:
+        """The text, and the addresses that stand behind it; none where they stand before it."""
+        head, mark, tail = self.message.rpartition(_BESIDE)
+        stands_before = self.reason in FOREIGN_REASONS or self.reason in ASSIGNED_REASONS
+        kept = _parse(tail) if mark and not stands_before else ()
+        return (head, kept) if kept else (self.message, ())
 
 
 def read_record(service: Service) -> Record:

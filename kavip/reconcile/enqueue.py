@@ -107,6 +107,7 @@ def _of_group(snapshot: Snapshot, old: Object | None, new: Object | None) -> Ite
     yield from _pools_of(snapshot, _own(old) ^ _own(new))
     if any(group is not None and group.is_default for group in (before, after)):
         yield from (_service(service.key) for service in snapshot.candidates(""))
+    yield from map(_service, snapshot.choosers(changed.key))
     yield from (_service(service.key) for service in snapshot.candidates(changed.key))
 
 

@@ -3,12 +3,12 @@ Everything that a decision may read: one value, filled by informers, by files or
 
 * :mod:`~kavip.snapshot.snapshot`: :class:`Snapshot`, the objects with their indexes and the ledger;
 * :mod:`~kavip.snapshot.clusterranges`: the ranges that no pool may assign;
+* :mod:`~kavip.snapshot.groupchoice`: which group serves a Service;
 * :mod:`~kavip.snapshot.membership`: which Services belong to which group;
 * :mod:`~kavip.snapshot.placement`: on which nodes the pods of a group run.
 """
 
+from kavip.snapshot.groupchoice import is_candidate as is_candidate
 from kavip.snapshot.snapshot import KINDS as KINDS
 from kavip.snapshot.snapshot import Object as Object
 from kavip.snapshot.snapshot import Snapshot as Snapshot
-from kavip.snapshot.snapshot import has_foreign_status as has_foreign_status
-from kavip.snapshot.snapshot import is_candidate as is_candidate

@@ -67,31 +67,45 @@ class Membership:
         self._services, self._home = services, home
         self._declared: dict[str, str] = {}
         self._candidates: defaultdict[str, set[str]] = defaultdict(set)  # the inverse
+        self._recorded: dict[str, str] = {}  # of those that declare none: the group that kavip chose
+        self._choosers: defaultdict[str, set[str]] = defaultdict(set)  # the inverse
         self._members: dict[str, _Members] = {}
         self._parts: dict[str, _Members] = {}
         self._derived: dict[str, _Members] = {}
         self._default = ""  # the group of those that declare none
 
-    def observe(self, key: str, declared: str | None) -> None:
-        """Service *key* has changed: it declares group *declared* ("": none), or is no candidate (None)."""
-        before = self._declared.pop(key, None)
-        if before is not None and before != declared:
-            self._candidates[before].discard(key)
-            if not self._candidates[before]:
-                del self._candidates[before]
-        if declared is not None:
-            self._declared[key] = declared
-            self._candidates[declared].add(key)
-        for each in {self._default if name == _PLAIN else name for name in (before, declared) if name is not None}:
+    def observe(self, key: str, declared: str | None, recorded: str = "") -> None:
+        """
+        Service *key* has changed: it declares group *declared* ("": none), or is no candidate (None).
+
+        *recorded*: the group that kavip chose for a Service that declares none.
+        """
+        before = _move(key, declared, self._declared, self._candidates)
+        chosen = _move(key, recorded or None, self._recorded, self._choosers)
+        names = {self._default if name == _PLAIN else name for name in (before, declared) if name is not None}
+        for each in names | {chosen or "", recorded}:
             for rows in (self._members, self._parts, self._derived):
                 if (row := rows.get(each)) is not None:
                     row.stale.add(key)
 
+    def choosers(self, group: str) -> tuple[str, ...]:
+        """The Services that declare no group and for which kavip chose *group*, sorted."""
+        return tuple(sorted(self._choosers.get(group, ())))
+
+    def choosers_in(self, namespace: str = "") -> tuple[str, ...]:
+        """The Services of *namespace* ("": of all) that declare no group and for which kavip chose one, sorted."""
+        prefix = f"{namespace}/" if namespace else ""
+        return tuple(sorted(key for key in self._recorded if key.startswith(prefix)))
+
     def invalidate_namespace(self, namespace: str) -> None:
         """The Services of *namespace* may belong to other groups now."""
         if self._members or self._parts or self._derived:  # not while caches fill
-            for key in [key for key in self._declared if key.startswith(f"{namespace}/")]:
-                self.observe(key, self._declared[key])
+            self.invalidate([key for key in self._declared if key.startswith(f"{namespace}/")])
+
+    def invalidate(self, keys: Iterable[str]) -> None:
+        """The Services *keys* may belong to other groups now."""
+        for key in keys:
+            self.observe(key, self._declared[key], self._recorded.get(key, ""))
 
     def set_default_group(self, default: str) -> None:
         """Services that declare no group belong to *default* from now on, if *home* says so."""
@@ -137,7 +151,7 @@ class Membership:
         row = rows.get(group)
         if row is None or row.spec is not spec:
             plain = self.candidates(_PLAIN) if group == self._default else ()
-            keys = (*self.candidates(group), *plain)
+            keys = (*self.candidates(group), *self._choosers.get(group, ()), *plain)
             if not keys:  # admission reviews may ask for any group
                 rows.pop(group, None)
                 return _NOTHING
@@ -147,6 +161,19 @@ class Membership:
     def _belongs(self, key: str, group: str) -> bool:
         declared = self._declared.get(key)
         return bool(group) and (declared == group or (declared == _PLAIN and self._home(self._services[key]) == group))
+
+
+def _move(key: str, place: str | None, places: dict[str, str], inverse: defaultdict[str, set[str]]) -> str | None:
+    """Move *key* to *place*, None: nowhere; returns where it was."""
+    before = places.pop(key, None)
+    if before is not None and before != place:
+        inverse[before].discard(key)
+        if not inverse[before]:
+            del inverse[before]
+    if place is not None:
+        places[key] = place
+        inverse[place].add(key)
+    return before
 
 
 def _whole(_key: str) -> str:

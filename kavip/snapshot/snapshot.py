@@ -30,6 +30,7 @@ from kavip.ipam.pools import Pools
 from kavip.ipam.record import read_record
 from kavip.memo import KEEPS_NOTHING, Memory
 from kavip.snapshot.clusterranges import PodRanges, rejected_ranges, service_ranges
+from kavip.snapshot.groupchoice import choose_group, is_candidate
 from kavip.snapshot.membership import Membership, ShareOf
 from kavip.snapshot.placement import GroupNodesIndex
 
@@ -107,6 +108,7 @@ class Snapshot:
         key = obj.metadata.key
         if isinstance(obj, KeepalivedGroup) and not self.has_groups(obj.metadata.namespace):
             self.outside[key] = obj
+            self._choose_again(self._membership.choosers(key))
             return False
         store = self._store(KINDS[type(obj)])
         before = store.get(key)
@@ -126,6 +128,7 @@ class Snapshot:
                 return not isinstance(before, ServiceCIDR) or before.spec != obj.spec
             case Namespace() if not isinstance(before, Namespace) or before.metadata.labels != obj.metadata.labels:
                 self._membership.invalidate_namespace(key)
+                self._choose_again(self._membership.choosers_in(key))
             case Node():
                 self._reported.observe(key, obj)
                 self._update_nodes([key])
@@ -136,6 +139,8 @@ class Snapshot:
                 self.ledger.reserve(f"{names.KEEPALIVED_GROUP} {key}", obj.virtual_ips)
                 self._update_nodes(self._reported.reporting(before, obj))
                 self._choose_default()
+                if not isinstance(before, KeepalivedGroup) or _allowed(before) != _allowed(obj):
+                    self._choose_again(self._membership.choosers(key))
         return False
 
     def drop(self, kind: str, key: str) -> None:
@@ -154,6 +159,7 @@ class Snapshot:
                 self._configure_pools()
             case names.NAMESPACE:
                 self._membership.invalidate_namespace(key)
+                self._choose_again(self._membership.choosers_in(key))
             case names.ENDPOINT_SLICE if isinstance(before, EndpointSlice):
                 self._index_slice(key, before, None)
             case names.NODE:
@@ -167,6 +173,7 @@ class Snapshot:
                 self.ledger.reserve(f"{kind} {key}", ())
                 self._update_nodes(self._reported.reporting(before))
                 self._choose_default()
+                self._choose_again(self._membership.choosers(key))
 
     def _store(self, kind: str) -> dict[str, Object]:
         stores: dict[str, Any] = {  # one dict per kind, typed as a dict of their union
@@ -196,11 +203,23 @@ class Snapshot:
 
     def _index_service(self, key: str, service: Service | None) -> None:
         declared = service.declared_group if service is not None and is_candidate(service) else None
-        self._membership.observe(key, declared)
+        recorded = read_record(service).group if service is not None and declared == "" else ""
+        self._membership.observe(key, declared, recorded)
         self.followed.discard(key)
         if service is not None and declared is not None and service.follows_slices:
             self.followed.add(key)
-        self.ledger.observe(key, service)
+        self._enter_in_ledger(key, service)
+
+    def _enter_in_ledger(self, key: str, service: Service | None) -> None:
+        """Enter what *service* holds; it shares addresses within the group that serves it."""
+        self.ledger.observe(key, service, group=(self.group_of(service) if service is not None else "") or "")
+
+    def _choose_again(self, keys: Collection[str]) -> None:
+        """The groups that kavip chose for the Services *keys* may serve them no longer, or again."""
+        self._membership.invalidate(keys)
+        for service in map(self.services.__getitem__, keys):
+            if service.metadata.annotation(names.SHARING_KEY_ANNOTATION):
+                self._enter_in_ledger(service.key, service)
 
     def _update_nodes(self, nodes: Iterable[str]) -> None:
         """Determine again which addresses are the own ones of *nodes*."""
@@ -238,10 +257,13 @@ class Snapshot:
             or (before.key, before.spec) != (self._default.key, self._default.spec)
         ):
             self._membership.set_default_group(self._default.key if self._default else "")
-        if self._default is not None:  # without one the Services are not served; they go on sharing addresses
-            plain = (self.services[key] for key in self._membership.candidates(""))
-            sharing = (each for each in plain if each.metadata.annotation(names.SHARING_KEY_ANNOTATION))
-            self.ledger.set_default_group(self._default.key, sharing)
+            if before is None or self._default is None or _allowed(before) != _allowed(self._default):
+                self._choose_again(self._membership.choosers_in())
+        # without a default group the Services are not served; they go on sharing addresses
+        if self._default is not None and self.ledger.set_default_group(self._default.key):
+            for each in [self.services[key] for key in self._membership.candidates("")]:
+                if each.metadata.annotation(names.SHARING_KEY_ANNOTATION):
+                    self._enter_in_ledger(each.key, each)
 
     # --- reading --------------------------------------------------------------------------------------------------
     @property
@@ -283,22 +305,20 @@ class Snapshot:
         selector = group.spec.allowed_namespaces
         return selector is None or selector.matches(self.namespace_labels(namespace))
 
+    def _is_served_by(self, key: str, service: Service) -> bool:
+        """Whether the group *key* exists and serves the namespace of *service*."""
+        found = self.any_group(key)
+        return found is not None and self.allows(found, service.metadata.namespace)
+
     def group_of(self, service: Service) -> str | None:
         """
         The key of the group that *service* belongs to, which may not exist; None if kavip does not manage the Service.
 
-        "": its class makes kavip manage it, and there is no group that it could use.
+        "": its class makes kavip manage it, and there is no group that it could use. A Service that names no group
+        stays with the one that kavip chose for it, while that group exists and serves it. Otherwise the default group
+        adopts it; without a default group that serves it, it waits for the group of its choice and keeps its address.
         """
-        if not is_candidate(service):
-            return None
-        if service.declared_group:
-            return service.declared_group
-        default = self.default_group
-        if service.spec.load_balancer_class == names.LOAD_BALANCER_CLASS:
-            return default.key if default else ""
-        if default is None or not self.allows(default, service.metadata.namespace) or has_foreign_status(service):
-            return None
-        return default.key
+        return choose_group(service, self.default_group, self._is_served_by)
 
     def derived(
         self, group: str, spec: object, make: Callable[[Service], D | None], share_of: ShareOf
@@ -322,6 +342,10 @@ class Snapshot:
     def candidates(self, declared: str) -> list[Service]:
         """The Services that kavip may manage and whose group annotation says *declared*, sorted by key."""
         return list(map(self.services.__getitem__, sorted(self._membership.candidates(declared))))
+
+    def choosers(self, group: str) -> tuple[str, ...]:
+        """The Services that name no group and for which kavip chose *group*, which may not exist any more; sorted."""
+        return self._membership.choosers(group)
 
     def neighbours(self, group: KeepalivedGroup) -> list[KeepalivedGroup]:
         """The other groups of the same segment, sorted by key: their VRIDs are in use."""
@@ -364,19 +388,11 @@ def _like(group: KeepalivedGroup, before: KeepalivedGroup) -> KeepalivedGroup:
     return msgspec.structs.replace(group, spec=before.spec) if group.spec == before.spec else group
 
 
+def _allowed(group: KeepalivedGroup) -> object:
+    """Which Services *group* serves."""
+    return group.key, group.spec.allowed_namespaces
+
+
 def _without_status(pool: Object | None) -> object:
     """What decisions read of a pool: kavip itself writes the status."""
     return (pool.spec, pool.metadata.age_key) if isinstance(pool, VIPPool) else None
-
-
-def is_candidate(service: Service) -> bool:
-    """Whether kavip may manage *service*: it can have VIPs, and does not have the class of another controller."""
-    spec = service.spec
-    if spec.load_balancer_class not in (None, "", names.LOAD_BALANCER_CLASS):
-        return False
-    return service.is_load_balancer or bool(spec.external_ips and service.declared_group)
-
-
-def has_foreign_status(service: Service) -> bool:
-    """Whether another controller wrote the address in status: kavip always writes its condition with it."""
-    return bool(service.status.load_balancer.ingress) and not read_record(service).reason

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from kavip import names
 from kavip.admission import mutation
 from kavip.api import patch, review
-from kavip.api.meta import LabelSelector
 from kavip.api.review import AdmissionRequest
 from kavip.snapshot import Snapshot
 from tests.support.build import group, namespace
@@ -22,7 +21,6 @@ DEFAULTS = {
     "vrrpVersion": 3,
     "advertIntervalMilliseconds": 200,
 }
-DEFAULT_GROUP = Snapshot.from_objects([group("lb/edge", default=True), namespace("shop")])
 
 
 def request(new: Any, old: Any = None) -> AdmissionRequest:
@@ -134,55 +132,73 @@ def test_the_mutation_is_idempotent(spec: dict[str, Any], before: dict[str, Any]
     }
 
 
-def a_service(**spec: Any) -> dict[str, Any]:
-    """A plain LoadBalancer Service."""
-    return {"metadata": {"name": "web"}, "spec": {"type": "LoadBalancer", **spec}}
+USERS: dict[str, Any] = {"f:metadata": {"f:annotations": {".": {}, f"f:{names.GROUP_ANNOTATION}": {}}}}
+OTHERS: dict[str, Any] = {"f:metadata": {"f:annotations": {".": {}, "f:a": {}}}, "f:spec": {}}
+WORLD = Snapshot.from_objects([group("lb/edge", default=True), group("lb/inner"), namespace("shop")])
+
+
+def a_service(note: str | None = "lb/edge", fields: Any = OTHERS, **spec: Any) -> dict[str, Any]:
+    """A Service with the group annotation *note*; the manager of *fields* is the only one."""
+    annotations = {"a": "b", **({names.GROUP_ANNOTATION: note} if note is not None else {})}
+    managers = [{"manager": "kubectl", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": fields}]
+    metadata = {"name": "web", "annotations": annotations, "managedFields": managers if fields else None}
+    return {"metadata": metadata, "spec": {"type": "LoadBalancer", **spec}}
 
 
 @pytest.mark.parametrize("metadata", [{}, {"annotations": None}, {"annotations": {}}, {"annotations": {"a": "b"}}])
 @pytest.mark.parametrize("spec", [{}, {"loadBalancerClass": names.LOAD_BALANCER_CLASS}])
-def test_a_plain_service_gets_the_default_group(metadata: dict[str, Any], spec: dict[str, Any]) -> None:
-    """The annotation of the default group is added to existing annotations; a second pass adds nothing."""
-    new = a_service(**spec)
-    new["metadata"].update(metadata)
-    result = patched(new, mutation.mutate_service(request(new), DEFAULT_GROUP).patch)
-    assert result["metadata"]["annotations"] == {
-        **(metadata.get("annotations") or {}),
-        names.GROUP_ANNOTATION: "lb/edge",
-    }
-    assert mutation.mutate_service(request(result), DEFAULT_GROUP).patch == ()
+def test_a_plain_service_gets_no_annotation(metadata: dict[str, Any], spec: dict[str, Any]) -> None:
+    """The controller records the default group in its own condition; nothing is written to what users wrote."""
+    new = {"metadata": {"name": "web", **metadata}, "spec": {"type": "LoadBalancer", **spec}}
+    assert mutation.mutate_service(request(new), WORLD).patch == ()
+    assert mutation.mutate_service(request(new, new), WORLD).patch == ()
 
 
 @pytest.mark.parametrize(
-    ("new", "cluster"),
+    ("new", "old"),
     [
-        (a_service(), Snapshot()),
-        (a_service(type="ClusterIP"), DEFAULT_GROUP),
-        (a_service(loadBalancerClass="example.com/other"), DEFAULT_GROUP),
-        (a_service(loadBalancerClass=names.LOAD_BALANCER_CLASS), Snapshot()),
+        (a_service(type="ClusterIP"), a_service()),
+        (a_service(type="ClusterIP"), a_service(type="ClusterIP")),
+        (a_service(type="ClusterIP", externalIPs=["192.0.2.1"]), a_service()),
+        (a_service("lb/gone"), a_service("lb/gone")),
+    ],
+    ids=["no longer a LoadBalancer", "an edit later", "external IPs alone", "the group is gone"],
+)
+def test_the_annotation_that_kavip_wrote_goes_with_its_use(new: dict[str, Any], old: dict[str, Any]) -> None:
+    """Release 0.1.0 wrote it in admission, so it has no manager; other annotations stay, a second pass does nothing."""
+    found = mutation.mutate_service(request(new, old), WORLD)
+    after = patched(new, found.patch)
+    assert after["metadata"]["annotations"] == {"a": "b"}
+    assert {**after, "metadata": new["metadata"]} == new
+    assert mutation.mutate_service(request(after, old), WORLD).patch == ()
+
+
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        (a_service(), a_service()),
+        (a_service("lb/inner"), a_service("lb/inner")),
+        (a_service(fields=USERS, type="ClusterIP"), a_service(fields=USERS)),
+        (a_service(fields=None, type="ClusterIP"), a_service(fields=None)),
+        (a_service("lb/gone", fields=USERS), a_service("lb/gone", fields=USERS)),
+        (a_service("lb/gone"), a_service("lb/edge")),
+        (a_service(type="ClusterIP"), None),
         (
+            {**a_service(type="ClusterIP"), "metadata": {**a_service()["metadata"], "deletionTimestamp": "x"}},
             a_service(),
-            Snapshot.from_objects(
-                [group("lb/edge", default=True, allowed_namespaces=LabelSelector(match_labels={"team": "net"}))]
-            ),
-        ),
-        (
-            {"metadata": {"name": "web", "deletionTimestamp": "2026-05-01T00:00:00Z"}, "spec": a_service()["spec"]},
-            DEFAULT_GROUP,
         ),
     ],
-    ids=["no default", "no VIP", "another's class", "no group at all", "closed namespace", "leaving"],
+    ids=[
+        "still served",
+        "served by a group that is not the default one",
+        "written by a user",
+        "of unknown origin",
+        "a user's group that is gone",
+        "written right now",
+        "a creation",
+        "leaving",
+    ],
 )
-def test_other_services_are_unchanged(new: dict[str, Any], cluster: Snapshot) -> None:
-    """A Service that does not belong to the default group gets no annotation."""
-    assert mutation.mutate_service(request(new), cluster).patch == ()
-
-
-@pytest.mark.parametrize("claimed", [{}, {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}}])
-def test_a_status_in_the_manifest_is_ignored(claimed: dict[str, Any]) -> None:
-    """The API server drops it: a new Service has no status, and a replaced one keeps the stored status."""
-    new = {**a_service(), **claimed}
-    served = {**a_service(), "status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.7"}]}}}
-    assert [step.op for step in mutation.mutate_service(request(new), DEFAULT_GROUP).patch] == ["add"]
-    assert [step.op for step in mutation.mutate_service(request(new, a_service()), DEFAULT_GROUP).patch] == ["add"]
-    assert mutation.mutate_service(request(new, served), DEFAULT_GROUP).patch == ()
+def test_any_other_annotation_stays(new: dict[str, Any], old: dict[str, Any] | None) -> None:
+    """Only what kavip wrote and what has no use any more is removed."""
+    assert mutation.mutate_service(request(new, old), WORLD).patch == ()

@@ -35,7 +35,7 @@ def test_every_path_has_one_webhook() -> None:
 @pytest.mark.parametrize(
     ("name", "policy", "seconds", "operations"),
     [
-        ("mutate-service.kavip.io", "Ignore", 2, ["CREATE", "UPDATE"]),
+        ("mutate-service.kavip.io", "Ignore", 2, ["UPDATE"]),
         ("mutate-keepalivedgroup.kavip.io", "Ignore", 2, ["CREATE", "UPDATE"]),
         ("validate-service.kavip.io", "Fail", 3, ["CREATE", "UPDATE"]),
         ("validate-keepalivedgroup.kavip.io", "Fail", 3, ["CREATE", "UPDATE"]),
@@ -87,7 +87,7 @@ def test_the_ca_bundle_is_omitted_in_a_cluster() -> None:
 
 
 def test_a_mistyped_class_is_sent_to_the_validator_only() -> None:
-    """The validator warns about it; the mutator has nothing to write into an unmanaged Service."""
+    """The validator warns about it; the mutator is asked about Services that name a group."""
     said = {name: webhook["matchConditions"][-1]["expression"] for name, webhook in configured().items()}
     prefix = "spec.loadBalancerClass.startsWith('kavip.io/')"
     assert said["validate-service.kavip.io"].count(prefix) == 2

@@ -9,8 +9,10 @@ import pytest
 
 from kavip import names
 from kavip.api.group import KeepalivedGroup
-from kavip.api.meta import LabelSelector
+from kavip.api.meta import Condition, LabelSelector
 from kavip.api.service import Ingress, LoadBalancer, Service, ServiceStatus
+from kavip.ipam.record import Record
+from kavip.names import Reason
 from kavip.snapshot import Snapshot
 from tests.support import build
 
@@ -28,7 +30,8 @@ def happen(snapshot: Snapshot, luck: random.Random) -> None:
                 LoadBalancer([Ingress(ip="203.0.113.9")]) if luck.random() < 0.3 else LoadBalancer()
             )
             service = build.service(key, group=luck.choice(("", "", *GROUPS)))
-            snapshot.put(msgspec.structs.replace(service, status=foreign))
+            status = luck.choice((foreign, chose(luck.choice((*GROUPS, "lb/gone")))))
+            snapshot.put(msgspec.structs.replace(service, status=status))
         case "drop":
             snapshot.drop(names.SERVICE, key)
         case "group":
@@ -40,6 +43,13 @@ def happen(snapshot: Snapshot, luck: random.Random) -> None:
             snapshot.put(build.namespace(key.partition("/")[0], env=luck.choice(("prod", "test"))))
         case "outcast":
             snapshot.drop(names.NAMESPACE, key.partition("/")[0])
+
+
+def chose(group: str) -> ServiceStatus:
+    """The status of a Service for which kavip chose *group*."""
+    message = Record(Reason.NO_POOL, "there is no VIPPool").with_group(group)
+    told = Condition(type=names.ConditionType.ADDRESS_ASSIGNED, status="False", reason=Reason.NO_POOL, message=message)
+    return ServiceStatus(conditions=[told])
 
 
 def shared_out(services: Iterable[Service]) -> dict[str, tuple[Service, ...]]:

@@ -47,12 +47,14 @@ class ServiceReport:
 
     *unmanaged*: why kavip does not manage it, "" if it does. *condition*: ``AddressAssigned`` as it is; *decided*:
     as kavip would write it now, None for no condition. *is_decided*: False if that is unknown. *explanation*: None
-    if no pool is involved. *waits*: the pools for which it waits. *refused*: the refusals of admission. *notes*:
+    if no pool is involved. *origin*: why *group* serves it. *waits*: the pools for which it waits. *refused*: the
+    refusals of admission. *notes*:
     what else the user must know, such as what could not be read.
     """
 
     service: Service
     group: str
+    origin: str
     unmanaged: str
     condition: Condition | None
     decided: Condition | None = None
@@ -145,6 +147,7 @@ def _undecided(snapshot: Snapshot, key: str) -> ServiceReport:
     return ServiceReport(
         service=service,
         group=snapshot.group_of(service) or "",
+        origin=_origin(snapshot, service),
         unmanaged=why_unmanaged(snapshot, service),
         condition=conditions.find(service.status.conditions, ConditionType.ADDRESS_ASSIGNED),
         is_decided=False,
@@ -179,6 +182,7 @@ def report(snapshot: Snapshot, key: str, now: datetime, options: ReconcileOption
     found = ServiceReport(
         service=service,
         group=group or "",
+        origin=_origin(snapshot, service),
         unmanaged=why_unmanaged(snapshot, service),
         condition=condition,
         decided=decided,
@@ -217,6 +221,16 @@ def _explanation(
         return None
     labels = snapshot.namespace_labels(service.metadata.namespace)
     return explain(service, snapshot.parsed_pools, snapshot.ledger, group=group, namespace_labels=labels)
+
+
+def _origin(snapshot: Snapshot, service: Service) -> str:
+    """Why its group serves *service*."""
+    if service.declared_group:
+        return "by annotation"
+    default = snapshot.default_group
+    if default is not None and snapshot.group_of(service) == default.key:
+        return "default group"
+    return "default group when kavip chose it"
 
 
 def _notes(snapshot: Snapshot, service: Service, group: str | None) -> Iterator[str]:

@@ -96,8 +96,7 @@ def _facts(report: ServiceReport) -> Iterator[str]:
         if each:
             yield from _fact(label, f"{each.status} {each.reason}: {each.message}")
     if report.group:
-        declared = report.service.declared_group
-        yield from _fact("group", f"{report.group} ({'by annotation' if declared else 'the default one'})")
+        yield from _fact("group", f"{report.group} ({report.origin})")
     if report.explanation is not None:
         yield from _fact("requests", _requested(report.explanation.request))
         for had in report.explanation.addresses:

@@ -174,8 +174,7 @@ def _first_problem(service: Service) -> Condition | None:
 
 
 def _group_of(snapshot: Snapshot, service: Service) -> str:
-    default = snapshot.default_group
-    return service.declared_group or (default.key if default else "")
+    return snapshot.group_of(service) or ""
 
 
 def _masters(snapshot: Snapshot) -> Masters:

@@ -44,31 +44,30 @@ class Ledger:
         self._book.configure(pools)
         self.waiters.touch_all()
 
-    def observe(self, key: str, service: Service | None) -> None:
+    def observe(self, key: str, service: Service | None, *, group: str = "") -> None:
         """
         Enter what Service *key* holds now; None: it is deleted. Idempotent.
 
-        A copy that is older than an expected write does not end the expectation (:mod:`.holdings`).
+        *group* serves it although it declares none; "": the default group. A copy that is older than an expected write
+        does not end the expectation (:mod:`.holdings`).
         """
         if service is None:
             self.waiters.drop(key)
             self._put(key, None)
             return
-        holding = Holding.of(service, default_group=self._default_group)
+        holding = Holding.of(service, default_group=group or self._default_group)
         self._put(key, holding.observed_after(self._holdings.get(key)))
         if not service.is_load_balancer:
             self.waiters.drop(key)
 
-    def set_default_group(self, group: str, services: Iterable[Service]) -> None:
+    def set_default_group(self, group: str) -> bool:
         """
         Services that declare no group belong to *group*, and may share addresses with those that declare it.
 
-        *services*: those without a group that have a sharing key.
+        True: it is another group than before, and those without a group that have a sharing key must be observed again.
         """
-        if group != self._default_group:
-            self._default_group = group
-            for service in services:
-                self.observe(service.key, service)
+        is_other, self._default_group = group != self._default_group, group
+        return is_other
 
     def reserve(self, owner: str, addresses: Iterable[Address]) -> None:
         """
@@ -169,8 +168,8 @@ class Ledger:
         return usage.by_family() if usage else {}
 
     def with_default_group(self, request: Request) -> Request:
-        """*request*, of a Service that kavip manages, in the default group if it declares none."""
-        terms = request.terms.within(self._default_group)
+        """*request*, of a Service that kavip manages, in the group that serves it if it declares none."""
+        terms = request.terms.within(request.group or self._default_group)
         return request if terms is request.terms else request._replace(terms=terms)
 
     # --- waiting and requeue --------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from kavip.api.service import Service
 from kavip.ipam import messages
 from kavip.ipam.allocate import left_to_platform, loss, settle_request, waits_for
 from kavip.ipam.ledger.waiters import ANY_POOL
-from kavip.ipam.record import ASSIGNED_REASONS
+from kavip.ipam.record import ASSIGNED_REASONS, Record
 from kavip.ipam.request import read_request
 from kavip.names import ConditionType, Reason
 from kavip.reconcile.plan import AddressRemoval, ConditionState, ReconcileOptions
@@ -56,7 +56,27 @@ def assign(
     removal: AddressRemoval | None,
     now: datetime,
 ) -> AddressAssignment:
-    """The addresses of *service*; *removal*: the last time that another controller removed them."""
+    """
+    The addresses of *service*; *removal*: the last time that another controller removed them.
+
+    The condition of a Service that names no group records *group*, which kavip chose.
+    """
+    found = _assign(snapshot, service, group, options=options, removal=removal, now=now)
+    if service.declared_group or not group:
+        return found
+    message = Record(found.state.reason, found.state.message).with_group(group)
+    return replace(found, state=replace(found.state, message=message))
+
+
+def _assign(
+    snapshot: Snapshot,
+    service: Service,
+    group: str,
+    *,
+    options: ReconcileOptions,
+    removal: AddressRemoval | None,
+    now: datetime,
+) -> AddressAssignment:
     reason = assigned_reason(service)
     if reason not in ASSIGNED_REASONS and reason != Reason.FOREIGN_STATUS:
         removal = None

@@ -9,15 +9,9 @@ those that kavip does not set. Fields outside ``spec`` stay with their manager.
 from collections.abc import Iterable
 from typing import Any, Final
 
-from kavip.api.meta import ManagedMetadata, Passthrough, Wire
+from kavip.api.meta import Passthrough
 
 _SPEC: Final = "f:spec"
-
-
-class ManagedObject(Wire, frozen=True):
-    """The managers of an object's fields, of any kind of object."""
-
-    metadata: ManagedMetadata = ManagedMetadata()
 
 
 def take_over_spec(entries: Iterable[Passthrough], *, manager: str) -> list[Passthrough]:

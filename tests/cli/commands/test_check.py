@@ -183,7 +183,10 @@ def test_an_unreadable_input_is_an_error_in_one_line(arguments: tuple[str, ...],
     assert done.stderr.count("\n") == 1
 
 
-DIFFERENT = {"addresses_are_available: a pool that is not in force": "here the pool is refused, so it does not exist"}
+DIFFERENT = {
+    "addresses_are_available: a pool that is not in force": "here the pool is refused, so it does not exist",
+    "addresses_are_available: an address of the API server": "here the pool is refused, so it does not exist",
+}
 SAME = [
     case
     for case in refusals.cases()

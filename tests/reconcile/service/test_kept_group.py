@@ -1,0 +1,149 @@
+"""kavip keeps the group that it chose for a Service that names none, while that group exists and serves the Service."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from kavip import names
+from kavip.api import conditions
+from kavip.api.meta import LabelSelector
+from kavip.api.service import Service
+from kavip.ipam.record import Record, read_record
+from kavip.names import Reason
+from kavip.reconcile.plan import Key, KeyKind
+from kavip.snapshot import Object, Snapshot
+from tests.reconcile.world import GROUP, World
+from tests.support import build
+
+WEB = Key(KeyKind.SERVICE, "shop/web")
+OTHER = "lb/other"
+SHARED = {names.SHARING_KEY_ANNOTATION: "web"}
+KINDS: dict[str, dict[str, Any]] = {"plain": {}, "of kavip's class": {"load_balancer_class": names.LOAD_BALANCER_CLASS}}
+
+
+def settled(*services: Service, **group: Any) -> World:
+    """A world in which the default group serves *services*."""
+    objects: tuple[Object, ...] = (build.group(GROUP, default=True, **group), build.pool(), build.namespace("shop"))
+    world = World(Snapshot.from_objects([*objects, *services]))
+    world.settle(*(Key(KeyKind.SERVICE, each.key) for each in services))
+    return world
+
+
+def stored(world: World, key: str = "shop/web") -> Service:
+    """The Service as it is stored."""
+    return world.snapshot.services[key]
+
+
+def restarted(world: World) -> Snapshot:
+    """What another replica reads from the API server."""
+    every = (world.snapshot.groups, world.snapshot.pools, world.snapshot.namespaces, world.snapshot.services)
+    return Snapshot.from_objects([each for some in every for each in some.values()])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_default_group_moves_nobody(kind: str) -> None:
+    """The choice stands in the condition, so it survives a restart; the Service itself gets no annotation."""
+    world = settled(build.service("shop/web", **KINDS[kind]))
+    assert read_record(stored(world)).group == GROUP
+    assert stored(world).metadata.annotations is None
+    world.snapshot.put(build.group(GROUP))
+    world.snapshot.put(build.group(OTHER, default=True))
+    world.settle(WEB)
+    for snapshot in (world.snapshot, restarted(world)):
+        assert snapshot.group_of(stored(world)) == GROUP
+        assert [each.key for each in snapshot.members(GROUP)] == ["shop/web"]
+        assert snapshot.members(OTHER) == ()
+        assert snapshot.group_of(build.service("shop/new")) == OTHER
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("how", ["deleted", "closed to the namespace"])
+def test_a_new_default_group_adopts_a_service_that_its_group_no_longer_serves(kind: str, how: str) -> None:
+    """The Service keeps its address; the new choice is recorded."""
+    world = settled(build.service("shop/web", **KINDS[kind]))
+    before = stored(world).ingress_addresses
+    world.snapshot.put(build.group(OTHER, default=True, created="2026-02-01T00:00:00Z"))
+    if how == "deleted":
+        world.snapshot.drop(names.KEEPALIVED_GROUP, GROUP)
+    else:
+        closed = LabelSelector(match_labels={"env": "prod"})
+        world.snapshot.put(build.group(GROUP, default=True, allowed_namespaces=closed))
+        world.snapshot.put(build.group(GROUP, allowed_namespaces=closed))
+    world.settle(WEB)
+    assert (read_record(stored(world)).group, stored(world).ingress_addresses) == (OTHER, before)
+    assert [each.key for each in world.snapshot.members(OTHER)] == ["shop/web"]
+    assert world.snapshot.members(GROUP) == ()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_group_that_is_replaced_costs_no_address(kind: str) -> None:
+    """Between the deletion and the creation the Service keeps its address and says which group it waits for."""
+    world = settled(build.service("shop/web", **KINDS[kind]))
+    before = stored(world).ingress_addresses
+    world.snapshot.drop(names.KEEPALIVED_GROUP, GROUP)
+    world.settle(WEB)
+    assert stored(world).ingress_addresses == before != ()
+    programmed = conditions.find(stored(world).status.conditions, names.ConditionType.SERVICE_PROGRAMMED)
+    assert programmed is not None and programmed.reason == Reason.GROUP_NOT_FOUND
+    world.snapshot.put(build.group(GROUP))
+    world.settle(WEB)
+    assert stored(world).ingress_addresses == before
+    assert [each.key for each in world.snapshot.members(GROUP)] == ["shop/web"]
+
+
+def test_a_service_that_stops_being_managed_loses_what_kavip_wrote() -> None:
+    """Address and conditions go in one write, the record with them."""
+    world = settled(build.service("shop/web"))
+    spec = msgspec.structs.replace(stored(world).spec, type="ClusterIP")
+    world.snapshot.put(msgspec.structs.replace(stored(world), spec=spec))
+    world.settle(WEB)
+    assert (stored(world).ingress_addresses, stored(world).status.conditions or []) == ((), [])
+
+
+def test_services_that_share_an_address_keep_it_when_the_default_group_changes() -> None:
+    """Both keep their group; when it is deleted, the new default group adopts both together."""
+    world = settled(
+        build.service("shop/a", annotations=SHARED, port=80), build.service("shop/b", annotations=SHARED, port=81)
+    )
+    held = stored(world, "shop/a").ingress_addresses
+    keys = [Key(KeyKind.SERVICE, key) for key in ("shop/a", "shop/b")]
+    world.snapshot.put(build.group(GROUP))
+    world.snapshot.put(build.group(OTHER, default=True))
+    world.settle(*keys)
+    assert stored(world, "shop/b").ingress_addresses == held
+    world.snapshot.drop(names.KEEPALIVED_GROUP, GROUP)
+    for key in keys:  # one after the other, each with all writes of the other seen
+        world.settle(key)
+        assert [stored(world, each.name).ingress_addresses for each in keys] == [held, held]
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        (Reason.ASSIGNED, "192.0.2.130 from pool edge"),
+        (Reason.ASSIGNED, "192.0.2.130 from pool edge; no IPv6 address yet: pool edge has none to give"),
+        (Reason.STRANDED, "keeps 192.0.2.130, although 192.0.2.130 is in no pool"),
+        (Reason.ADDRESS_IN_USE, "address 192.0.2.135 is used by Service z/a; keeps 192.0.2.130"),
+    ],
+)
+def test_the_record_of_the_group_leaves_the_record_of_the_addresses_as_it_was(reason: Reason, message: str) -> None:
+    """Both are read back, whatever the reason."""
+    both = Record(reason, Record(reason, message).with_group("lb/edge"))
+    assert both.addresses == Record(reason, message).addresses != ()
+    assert (both.group, Record(reason, message).group) == ("lb/edge", "")
+
+
+def test_the_group_survives_a_message_that_is_too_long() -> None:
+    """A user's text does not push the record out of the condition."""
+    message = Record(Reason.INVALID_REQUEST, "x" * 9_000).with_group("lb/edge")
+    assert Record(Reason.INVALID_REQUEST, message[:8_000]).group == "lb/edge"
+
+
+def test_a_service_that_names_a_group_has_no_record() -> None:
+    """A quoted text that looks like one is not followed."""
+    forged = Record(Reason.NO_POOL, "x").with_group(OTHER)
+    named = msgspec.structs.replace(build.service("shop/web", group=GROUP))
+    world = settled(named)
+    assert read_record(stored(world)).group == ""
+    assert Record(Reason.NO_POOL, forged).group == OTHER
