@@ -15,12 +15,17 @@ from kavip.ipam.record import read_record
 
 
 def choose_group(
-    service: Service, default: KeepalivedGroup | None, is_served_by: Callable[[str, Service], bool]
+    service: Service,
+    default: KeepalivedGroup | None,
+    *,
+    is_served_by: Callable[[str, Service], bool],
+    has_groups: Callable[[str], bool],
 ) -> str | None:
     """
     The key of the group that *service* belongs to (:meth:`.Snapshot.group_of`).
 
-    *is_served_by* returns whether the group of a key exists and serves the namespace of a Service.
+    *is_served_by* returns whether the group of a key exists and serves the namespace of a Service, *has_groups* whether
+    kavip serves groups in a namespace.
     """
     if not is_candidate(service):
         return None
@@ -32,9 +37,11 @@ def choose_group(
         return chosen
     if default is not None and is_served_by(default.key, service):
         return default.key if is_of_class or not has_foreign_status(service) else None
+    if chosen and has_groups(chosen.partition("/")[0]):
+        return chosen
     if is_of_class:
-        return chosen or (default.key if default else "")
-    return chosen or None
+        return default.key if default else ""
+    return None
 
 
 def is_candidate(service: Service) -> bool:

@@ -9,7 +9,6 @@ a view, not a copy: decisions are synchronous, so nothing changes while one runs
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -30,6 +29,7 @@ from kavip.ipam.pools import Pools
 from kavip.ipam.record import read_record
 from kavip.memo import KEEPS_NOTHING, Memory
 from kavip.snapshot.clusterranges import PodRanges, rejected_ranges, service_ranges
+from kavip.snapshot.endpoints import EndpointIndex
 from kavip.snapshot.groupchoice import choose_group, is_candidate
 from kavip.snapshot.membership import Membership, ShareOf
 from kavip.snapshot.placement import GroupNodesIndex
@@ -81,7 +81,7 @@ class Snapshot:
         self._group_nodes = GroupNodesIndex(self.nodes)
         self.pod_ranges = PodRanges()
         self.api_server_addresses: frozenset[Address] = frozenset()
-        self._slices_of: defaultdict[str, set[str]] = defaultdict(set)  # Service -> EndpointSlices
+        self._endpoints = EndpointIndex(self.slices)
         self._memories: dict[str, Memory] = {}  # by group
 
     @classmethod
@@ -217,6 +217,10 @@ class Snapshot:
     def _choose_again(self, keys: Collection[str]) -> None:
         """The groups that kavip chose for the Services *keys* may serve them no longer, or again."""
         self._membership.invalidate(keys)
+        self._share_again(keys)
+
+    def _share_again(self, keys: Collection[str]) -> None:
+        """The Services *keys* may share addresses within other groups now."""
         for service in map(self.services.__getitem__, keys):
             if service.metadata.annotation(names.SHARING_KEY_ANNOTATION):
                 self._enter_in_ledger(service.key, service)
@@ -237,15 +241,9 @@ class Snapshot:
             yield self.groups[key]
 
     def _index_slice(self, key: str, before: EndpointSlice | None, after: EndpointSlice | None) -> None:
-        if before is not None:
-            self._slices_of[before.service].discard(key)
-            if not self._slices_of[before.service]:
-                del self._slices_of[before.service]
-        if after is not None:
-            self._slices_of[after.service].add(key)
+        self._endpoints.observe(key, before, after)
         if names.API_SERVER_SERVICE in {each.service for each in (before, after) if each is not None}:
-            found = (self.slices[each].addresses for each in self._slices_of.get(names.API_SERVER_SERVICE, ()))
-            self.api_server_addresses = frozenset[Address]().union(*found)
+            self.api_server_addresses = self._endpoints.addresses_of(names.API_SERVER_SERVICE)
             self.ledger.reserve(names.API_SERVER, self.api_server_addresses)
 
     def _choose_default(self) -> None:
@@ -259,11 +257,9 @@ class Snapshot:
             self._membership.set_default_group(self._default.key if self._default else "")
             if before is None or self._default is None or _allowed(before) != _allowed(self._default):
                 self._choose_again(self._membership.choosers_in())
-        # without a default group the Services are not served; they go on sharing addresses
+        # without a default group its Services are not served; they go on sharing addresses
         if self._default is not None and self.ledger.set_default_group(self._default.key):
-            for each in [self.services[key] for key in self._membership.candidates("")]:
-                if each.metadata.annotation(names.SHARING_KEY_ANNOTATION):
-                    self._enter_in_ledger(each.key, each)
+            self._share_again(self._membership.candidates(""))
 
     # --- reading --------------------------------------------------------------------------------------------------
     @property
@@ -316,9 +312,9 @@ class Snapshot:
 
         "": its class makes kavip manage it, and there is no group that it could use. A Service that names no group
         stays with the one that kavip chose for it, while that group exists and serves it. Otherwise the default group
-        adopts it; without a default group that serves it, it waits for the group of its choice and keeps its address.
+        adopts it; without a default group that serves it, it waits for that group and keeps its address.
         """
-        return choose_group(service, self.default_group, self._is_served_by)
+        return choose_group(service, self.default_group, is_served_by=self._is_served_by, has_groups=self.has_groups)
 
     def derived(
         self, group: str, spec: object, make: Callable[[Service], D | None], share_of: ShareOf
@@ -370,14 +366,8 @@ class Snapshot:
         return self._group_nodes.of(group.spec).keeping
 
     def endpoint_nodes(self, service: str) -> frozenset[str]:
-        """
-        The nodes on which kube-proxy answers for *service*, according to its EndpointSlices.
-
-        Nodes of ready endpoints; if there are none, nodes of endpoints that terminate and still serve.
-        """
-        slices = [self.slices[key] for key in self._slices_of.get(service, ())]
-        ready = frozenset[str]().union(*(each.ready_nodes for each in slices))
-        return ready or frozenset[str]().union(*(each.draining_nodes for each in slices))
+        """The nodes on which kube-proxy answers for *service*, according to its EndpointSlices."""
+        return self._endpoints.nodes_of(service)
 
 
 def _like(group: KeepalivedGroup, before: KeepalivedGroup) -> KeepalivedGroup:

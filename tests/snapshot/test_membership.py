@@ -47,8 +47,8 @@ def happen(snapshot: Snapshot, luck: random.Random) -> None:
 
 def chose(group: str) -> ServiceStatus:
     """The status of a Service for which kavip chose *group*."""
-    message = Record(Reason.NO_POOL, "there is no VIPPool").with_group(group)
-    told = Condition(type=names.ConditionType.ADDRESS_ASSIGNED, status="False", reason=Reason.NO_POOL, message=message)
+    message = Record(Reason.ASSIGNED, "192.0.2.1 from pool edge").with_group(group)
+    told = Condition(type=names.ConditionType.ADDRESS_ASSIGNED, status="True", reason=Reason.ASSIGNED, message=message)
     return ServiceStatus(conditions=[told])
 
 

@@ -127,22 +127,52 @@ def kavip(control_plane: ControlPlane, loop: LoopThread) -> Iterator[Kavip]:
         patched.setattr(registration, "MUTATE_TIMEOUT", 30)
         patched.setattr(registration, "VALIDATE_TIMEOUT", 30)
         stack.enter_context(_registered(loop, control_plane, started.snapshot))
-        bad, plain = service("shop/probe", group="probe"), service("shop/probe")
+        bad, fresh = service("shop/probe", group="probe"), group("lb/probe")
         started.until(lambda: "is invalid" in started.apply(bad, "--dry-run=server").stderr)
-        started.until(lambda: "lb/edge" in started.apply(plain, "--dry-run=server", "-o", "yaml").stdout)
+        started.until(lambda: "vrrpVersion: 3" in started.apply(fresh, "--dry-run=server", "-o", "yaml").stdout)
         yield started
 
 
-def test_a_plain_service_gets_the_default_group(kavip: Kavip) -> None:
-    """A manifest without annotations gets the group annotation, and a second apply changes nothing."""
+def test_a_plain_service_gets_no_annotation(kavip: Kavip) -> None:
+    """A manifest without annotations is stored as it is, and a second apply changes nothing."""
     plain = service("shop/plain")
     try:
         assert kavip.apply(plain).returncode == 0
-        shown = json.loads(kavip.kubectl("get", "service", "plain", "-n", "shop", "-o", "json").stdout)
-        assert shown["metadata"]["annotations"][names.GROUP_ANNOTATION] == "lb/edge"
+        assert names.GROUP_ANNOTATION not in _service(kavip, "plain")["metadata"]["annotations"]
         assert "unchanged" in kavip.apply(plain).stdout
     finally:
         kavip.kubectl("delete", "service", "plain", "-n", "shop", "--ignore-not-found")
+
+
+def test_the_annotation_that_release_0_1_0_wrote_goes_when_the_service_is_no_longer_managed(kavip: Kavip) -> None:
+    """managedFields tell what a webhook wrote from what a user wrote; later edits draw no warning."""
+    try:
+        for name in ("written", "noted"):
+            kavip.kubectl("create", "-f", "-", manifest=manifest(service(f"shop/{name}", group="lb/edge")), check=True)
+        managers = [
+            {**each, "fieldsV1": {part: fields for part, fields in each["fieldsV1"].items() if part != "f:metadata"}}
+            for each in _service(kavip, "written")["metadata"]["managedFields"]
+        ]
+        _patch(kavip, "written", {"metadata": {"managedFields": managers}})  # as if the webhook had added it
+        _patch(kavip, "written", {"metadata": {"labels": {"a": "b"}}})
+        assert _service(kavip, "written")["metadata"]["annotations"] == {names.GROUP_ANNOTATION: "lb/edge"}
+        for name in ("written", "noted"):
+            _patch(kavip, name, {"spec": {"type": "ClusterIP"}})
+        assert "annotations" not in _service(kavip, "written")["metadata"]
+        assert _service(kavip, "noted")["metadata"]["annotations"] == {names.GROUP_ANNOTATION: "lb/edge"}
+        assert "Warning" not in _patch(kavip, "written", {"metadata": {"labels": {"a": "c"}}}).stderr
+    finally:
+        kavip.kubectl("delete", "service", "written", "noted", "-n", "shop", "--ignore-not-found")
+
+
+def _service(kavip: Kavip, name: str) -> dict[str, Any]:
+    shown = kavip.kubectl("get", "service", name, "-n", "shop", "-o", "json", "--show-managed-fields", check=True)
+    found: dict[str, Any] = json.loads(shown.stdout)
+    return found
+
+
+def _patch(kavip: Kavip, name: str, patch: dict[str, Any]) -> Result:
+    return kavip.kubectl("patch", "service", name, "-n", "shop", "-p", json.dumps(patch), check=True)
 
 
 def test_a_new_group_gets_its_defaults_and_keeps_them(kavip: Kavip) -> None:

@@ -48,8 +48,7 @@ class ServiceReport:
     *unmanaged*: why kavip does not manage it, "" if it does. *condition*: ``AddressAssigned`` as it is; *decided*:
     as kavip would write it now, None for no condition. *is_decided*: False if that is unknown. *explanation*: None
     if no pool is involved. *origin*: why *group* serves it. *waits*: the pools for which it waits. *refused*: the
-    refusals of admission. *notes*:
-    what else the user must know, such as what could not be read.
+    refusals of admission. *notes*: what else the user must know, such as what could not be read.
     """
 
     service: Service

@@ -59,10 +59,10 @@ def assign(
     """
     The addresses of *service*; *removal*: the last time that another controller removed them.
 
-    The condition of a Service that names no group records *group*, which kavip chose.
+    The condition of a Service that names no group records *group*, which kavip chose, as soon as it has an address.
     """
     found = _assign(snapshot, service, group, options=options, removal=removal, now=now)
-    if service.declared_group or not group:
+    if service.declared_group or not group or not (found.addresses or found.removal):
         return found
     message = Record(found.state.reason, found.state.message).with_group(group)
     return replace(found, state=replace(found.state, message=message))

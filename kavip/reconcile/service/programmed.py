@@ -91,7 +91,7 @@ def _not_too_many(vips: ServiceVIPs) -> Refusal | None:
 
 
 def _external_ips_validated(vips: ServiceVIPs) -> Refusal | None:
-    """While the mutating webhook is away, plain Services are stored with any external IPs."""
+    """Admission does not see plain Services, so they are stored with any external IPs."""
     if vips.service.selects_kavip or not vips.service.external_addresses:
         return None
     message = (

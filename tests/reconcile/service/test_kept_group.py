@@ -22,9 +22,9 @@ SHARED = {names.SHARING_KEY_ANNOTATION: "web"}
 KINDS: dict[str, dict[str, Any]] = {"plain": {}, "of kavip's class": {"load_balancer_class": names.LOAD_BALANCER_CLASS}}
 
 
-def settled(*services: Service, **group: Any) -> World:
+def settled(*services: Service) -> World:
     """A world in which the default group serves *services*."""
-    objects: tuple[Object, ...] = (build.group(GROUP, default=True, **group), build.pool(), build.namespace("shop"))
+    objects: tuple[Object, ...] = (build.group(GROUP, default=True), build.pool(), build.namespace("shop"))
     world = World(Snapshot.from_objects([*objects, *services]))
     world.settle(*(Key(KeyKind.SERVICE, each.key) for each in services))
     return world
