@@ -143,8 +143,14 @@ class App:
     async def _controller(self, start: Start) -> AsyncIterator[None]:
         settings = self._settings
         key = f"{settings.namespace}/{names.LEASE_NAME}"
-        lease = LeaseLock(self._client, key, identity=settings.replica, duration=settings.lease_seconds)
-        leading = start(self._lead(Leader(lease)), "leader")
+        lease = LeaseLock(
+            self._client,
+            key,
+            identity=settings.replica,
+            duration=settings.lease_seconds,
+            annotations=self._leadership.lease_annotations,
+        )
+        leading = start(self._lead(Leader(lease), lease), "leader")
         try:
             yield
         finally:
@@ -152,7 +158,7 @@ class App:
             with suppress(asyncio.CancelledError):
                 await leading
 
-    async def _lead(self, leader: Leader) -> None:
+    async def _lead(self, leader: Leader, lease: LeaseLock) -> None:
         """
         Acquire the lease and lead, again after each lost lease.
 
@@ -165,7 +171,11 @@ class App:
             await self._caches.synced()
         while True:
             try:
-                await leader.lead(lambda: self._leadership.run(leader.ensure_held))
+                await leader.lead(
+                    lambda: self._leadership.run(
+                        leader.ensure_held, recorded=lease.recorded(names.COOLDOWNS_ANNOTATION)
+                    )
+                )
             except LeaseLost as error:
                 log.warning("no longer the leader", why=str(error))
             except CachesStale as error:

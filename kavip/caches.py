@@ -58,11 +58,15 @@ class Caches:
         self._open = asyncio.Event()
         self.informers: list[Informer[Object] | Informer[Owned] | Informer[OperatorObject]] = []
         self._pools: Mapping[str, Object] = {}
+        self.services: Informer[Any]
+        """The informer of Services."""
         self._counted: dict[int, int] = {}  # errors that the metric has, by the number of the informer
         for resource in resources.DECISION_KINDS:
             informer: Informer[Object] = Informer(client, resource)  # type: ignore[arg-type]  # one of Object
             if resource is resources.POOLS:
                 self._pools = informer.store
+            if resource is resources.SERVICES:
+                self.services = informer
             informer.subscribe(self._update)
             self.informers.append(informer)
         slices: Resource[Any] = resources.ENDPOINT_SLICES

@@ -62,6 +62,7 @@ SERVICE_ANNOTATIONS: Final = (
 # --- What kavip writes --------------------------------------------------------------------------------------------
 FIELD_MANAGER: Final = "kavip"
 CA_FIELD_MANAGER: Final = "kavip-ca"  # writes caBundle, and owns it no longer than that
+COOLDOWNS_ANNOTATION: Final = "kavip.io/cooldowns-resource-version"  # on the Lease
 CONFIRMED_PREFIX: Final = "confirmed.kavip.io/"  # of an annotation per replica, on the CA's Secret
 CONFIG_HASH_ANNOTATION: Final = "kavip.io/config-hash"
 SWITCH_AT_ANNOTATION: Final = "kavip.io/switch-at"  # on a ConfigMap, for people: agents read agent.json
@@ -194,6 +195,8 @@ class Reason(StrEnum):
     NO_ADDRESSES = "NoAddresses"
     PODS_NOT_READY = "PodsNotReady"
     VRID_COLLISION = "VRIDCollision"
+    # Event about the Lease
+    COOLDOWNS_LOST = "CooldownsLost"
     # Events about the webhook's certificate, on its Secret
     CERTIFICATE_RENEWED = "CertificateRenewed"
     CERTIFICATE_UNUSABLE = "CertificateUnusable"

@@ -98,6 +98,12 @@ ALLOCATION_SECONDS: Final = _histogram(
     "the write that assigns them.",
     buckets=_PATIENT,
 )
+COOLDOWN_RECOVERIES: Final = _counter(
+    "cooldown_recoveries_total",
+    "Terms that began with a gap since the version up to which cool-downs are persisted. result: complete; partial if "
+    "the changes since then were not replayed; expired if the API server no longer had that version.",
+    "result",
+)
 ADDRESS_CONFLICTS: Final = _counter(
     "address_conflicts_total",
     "Conflicts about an address. reason: TwoServices hold it, or a NodeOrGroup has it too (counted by each replica); "
@@ -108,6 +114,8 @@ ADDRESS_CONFLICTS: Final = _counter(
 BUILD_INFO.labels(__version__).set(1)
 for _conflict in names.Contest:
     ADDRESS_CONFLICTS.labels(_conflict)
+for _result in ("complete", "partial", "expired"):
+    COOLDOWN_RECOVERIES.labels(_result)
 for _probe in ("answered", "unanswered", "unreadable"):
     AGENT_PROBES.labels(_probe)
 for _port in ("webhook", "metrics", "probe"):

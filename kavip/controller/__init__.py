@@ -2,6 +2,7 @@
 The controller: what the replica that leads does. All of it is I/O; the decisions are in :mod:`kavip.reconcile`.
 
 * :mod:`~kavip.controller.leadership`: the queue, workers, prober and Events of one term of leadership;
+* :mod:`~kavip.controller.recovery`: cool-downs of addresses that were freed while no controller ran;
 * :mod:`~kavip.controller.worker`: takes a key from the queue, reconciles it, carries the Plan out;
 * :mod:`~kavip.controller.writer`: the only writer;
 * :mod:`~kavip.controller.prober`: reads ``/state`` of every agent;

@@ -4,6 +4,7 @@ What the replica that leads runs: queue, workers, prober and Events.
 Each term begins with every key, and with caches that were listed after the lease was acquired. So the ledger contains
 every holder of an address before any Service gets one, even one that the previous leader served a moment ago. A write
 to one Service does not conflict with a write to another, so nothing else keeps two Services from getting one address.
+Before that it recovers the cool-downs of addresses that were freed while no controller ran (:mod:`.recovery`).
 A term leaves nothing running; the next one starts anew.
 """
 
@@ -20,15 +21,17 @@ from kavip.api.event import Note, ObjectReference
 from kavip.caches import Caches, Environment
 from kavip.controller.metrics import GroupMetrics
 from kavip.controller.prober import AgentProber
+from kavip.controller.recovery import Recovery, recover_cooldowns
 from kavip.controller.worker import Worker
 from kavip.controller.writer import Writer
-from kavip.errors import CachesStale
+from kavip.errors import ApiError, CachesStale
 from kavip.kube import resources
 from kavip.kube.client import Client
 from kavip.kube.events import Events
 from kavip.kube.resources import Resource
 from kavip.kube.transport import Guard
 from kavip.kube.workqueue import WorkQueue
+from kavip.names import Reason
 from kavip.reconcile import enqueue
 from kavip.reconcile.observed.agentstates import AgentStates
 from kavip.reconcile.observed.records import Records
@@ -60,9 +63,21 @@ class Leadership:
         self._records = Records()
         self._dropped = 0  # Events that were counted as dropped
 
-    async def run(self, guard: Guard) -> None:
-        """Serve one term until cancelled; the client calls *guard* before the bytes of each write leave."""
+    def lease_annotations(self) -> Mapping[str, str]:
+        """What the Lease records: up to which version of Services the status of the pools has every cool-down."""
+        version, cooldown = self._caches.services.version, self._caches.snapshot.ledger.cooldown
+        if self._queue is None or not version or not cooldown.is_persisted():
+            return {}
+        return {names.COOLDOWNS_ANNOTATION: version}
+
+    async def run(self, guard: Guard, *, recorded: str = "") -> None:
+        """
+        Serve one term until cancelled; the client calls *guard* before the bytes of each write leave.
+
+        *recorded*: the version that :meth:`lease_annotations` of the previous leader recorded.
+        """
         await self._refresh()
+        recovery = await self._recover(recorded)
         client = self._client.guarded(guard)
         queue: WorkQueue[Key] = WorkQueue(cap=LONGEST_BACKOFF, can_defer=lambda key: key.kind is KeyKind.GROUP)
         events = Events(client, reporter=REPORTER, instance=self._settings.replica)
@@ -77,6 +92,7 @@ class Leadership:
             worker = self._worker(queue, events, prober, writer)
             self._prober = prober
             self._begin(queue, worker, events)
+            self._report(recovery, events, recorded)
             try:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(events.run(), name="events")
@@ -106,6 +122,41 @@ class Leadership:
             why = "; ".join(self._caches.unready()) or "the API server does not list its objects"
             raise CachesStale(f"not filled within {CACHES_DEADLINE:g} s: {why}") from None
         self._records.settle()
+
+    async def _recover(self, recorded: str) -> Recovery:
+        """Recover cool-downs of addresses that were freed while no controller ran."""
+        caches = self._caches
+        try:
+            async with asyncio.timeout(CACHES_DEADLINE):
+                return await recover_cooldowns(
+                    self._client,
+                    caches.services,
+                    caches.snapshot.ledger,
+                    recorded=recorded,
+                    now_at=caches.services.version or caches.services.seen_since,
+                )
+        except (TimeoutError, ApiError) as error:
+            why = str(error) or f"no answer within {CACHES_DEADLINE:g} s"
+            raise CachesStale(f"Services at resourceVersion {recorded} are not known: {why}") from None
+
+    def _report(self, recovery: Recovery, events: Events, recorded: str) -> None:
+        """Count *recovery*, and send an Event if addresses that were freed may be assigned without a cool-down."""
+        if recovery is Recovery.SEEN:
+            return
+        telemetry.COOLDOWN_RECOVERIES.labels(recovery).inc()
+        if recovery is Recovery.COMPLETE:
+            return
+        which = "assigned and freed" if recovery is Recovery.PARTIAL else "freed"
+        text = (
+            f"addresses that were {which} after resourceVersion {recorded} and before this term may be assigned "
+            "again without a cool-down, because the API server did not send the changes since then"
+        )
+        log.warning("cool-downs lost", recorded=recorded, result=recovery)
+        lease = resources.LEASES
+        about = ObjectReference(
+            api_version=lease.api_version, kind=lease.kind, namespace=self._settings.namespace, name=names.LEASE_NAME
+        )
+        events.emit(Note(about, Reason.COOLDOWNS_LOST, text, severity="Warning"))
 
     def _worker(self, queue: WorkQueue[Key], events: Events, prober: AgentProber, writer: Writer) -> Worker:
         settings, caches = self._settings, self._caches

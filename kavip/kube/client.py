@@ -70,6 +70,7 @@ class Client:
         namespace: str = "",
         labels: str = "",
         fields: str = "",
+        exactly: str = "",
         on_malformed: Callable[[Malformed], None] | None = None,
         reuse: Callable[[T], T] | None = None,
     ) -> tuple[Sequence[T], str]:
@@ -78,9 +79,12 @@ class Client:
 
         A malformed object is passed to *on_malformed*; without it the call raises :class:`BadInput`. *reuse* may return
         an equal object that the caller already has, so that it is not in memory twice. If the token of a next page has
-        expired, everything is listed again without pages.
+        expired, everything is listed again without pages. *exactly*: the objects as they were at this resourceVersion;
+        raises :class:`Gone` if the API server does not have it any more.
         """
         path, query = resource.path(namespace), _selection(labels, fields)
+        if exactly:
+            query |= {"resourceVersion": exactly, "resourceVersionMatch": "Exact"}
         try:
             return await self._pages(resource, path, {**query, "limit": str(PAGE)}, on_malformed, reuse)
         except Gone:
@@ -104,7 +108,8 @@ class Client:
             malformed += page.malformed
             if not page.next_page:
                 break
-            query = {**query, "continue": page.next_page}
+            first = {name: text for name, text in query.items() if not name.startswith("resourceVersion")}
+            query = {**first, "continue": page.next_page}  # the token has the version
         for each in malformed:
             (on_malformed or _raise)(each)
         return items, page.version

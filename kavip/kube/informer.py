@@ -83,11 +83,18 @@ class Informer(Generic[T]):
         self._subscribers: list[Subscriber[T]] = []
         self._malformed: dict[str, str] = {}  # key -> the logged error
         self._version = ""  # the resourceVersion to watch from; "": list first
+        self.seen_since = ""
+        """The resourceVersion since which subscribers were notified of every change, without a gap; "" before that."""
         self._failures = 0
         self._list_wanted = asyncio.Event()
         # numbers of lists: the last that was started, the last that was stored, the last that was requested
         self._started = self._stored = self._requested = 0
         self._list_stored = asyncio.Event()  # replaced after each list
+
+    @property
+    def version(self) -> str:
+        """The resourceVersion up to which the store is current; "" while that is unknown."""
+        return self._version
 
     def subscribe(self, callback: Subscriber[T]) -> None:
         """Call *callback* for every object in the store now, and for every change. It must not raise."""
@@ -142,6 +149,7 @@ class Informer(Generic[T]):
         )
         self._replace(items, malformed)
         self._version = version
+        self.seen_since = self.seen_since or version
         self.is_available = True
         self._mark_listed()
 
@@ -244,7 +252,7 @@ class Informer(Generic[T]):
     async def _recover(self, error: ApiError) -> None:
         """Decide where to continue, report the error, and back off."""
         if not isinstance(error, Unavailable | Throttled) or error.status == _TOO_LARGE_RESOURCE_VERSION:
-            self._version = ""
+            self._version = self.seen_since = ""
         is_absent = isinstance(error, NotFound) and self.resource.optional
         if is_absent or (isinstance(error, Forbidden) and self.resource.tolerate_forbidden):
             self.is_available = False

@@ -7,6 +7,7 @@ so one of two candidates gets a 409, which means: not held.
 """
 
 import asyncio
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,9 +20,18 @@ from kavip.kube.resources import LEASES
 class LeaseLock:
     """The Lease *key* as a lock for the candidate *identity*, which must be unique to this process."""
 
-    def __init__(self, client: Client, key: str, *, identity: str, duration: float = 15.0) -> None:
-        """*duration* is in seconds; Kubernetes stores whole seconds."""
-        self._client, self._key, self._identity = client, key, identity
+    def __init__(
+        self,
+        client: Client,
+        key: str,
+        *,
+        identity: str,
+        duration: float = 15.0,
+        annotations: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        """*duration* is in seconds; Kubernetes stores whole seconds. *annotations* are set with each renewal."""
+        self._client, self._key, self._identity, self._annotations = client, key, identity, annotations
+        self._found: Mapping[str, str] = {}
         self._duration = max(1, round(duration))
         self._record = LeaseSpec()
         self._record_since = 0.0
@@ -37,18 +47,23 @@ class LeaseLock:
         """The holder identity when the lease was last read."""
         return self._record.holder_identity or ""
 
+    def recorded(self, annotation: str) -> str:
+        """The *annotation* that the Lease had when it was last acquired; "" without one."""
+        return self._found.get(annotation, "")
+
     async def try_acquire(self) -> bool:
         """Create, acquire or renew; False if another candidate holds it; raises :class:`Conflict` after a lost race."""
         try:
             found = await self._client.get(LEASES, self._key)
         except NotFound:
             created = await self._client.create(LEASES, self._key, {"spec": self._holding(LeaseSpec())})
-            self._term = _term(created.spec)
+            self._term, self._found = _term(created.spec), {}
             return True
         self._observe(found.spec)
         if self.holder not in ("", self._identity) and not self._has_expired():
             return False
         self._term = _term(await self._write(found, self._holding(found.spec)))
+        self._found = found.metadata.annotations or {}
         return True
 
     async def try_renew(self) -> bool:
@@ -60,7 +75,7 @@ class LeaseLock:
         self._observe(found.spec)
         if _term(found.spec) != self._term:
             return False
-        await self._write(found, self._holding(found.spec))
+        await self._write(found, self._holding(found.spec), annotations=self._annotations())
         return True
 
     async def release(self) -> None:
@@ -94,8 +109,13 @@ class LeaseLock:
             spec |= {"acquireTime": now, "leaseTransitions": transitions}
         return spec
 
-    async def _write(self, found: Lease, spec: dict[str, Any]) -> LeaseSpec:
-        body = {"metadata": {"resourceVersion": found.metadata.resource_version}, "spec": spec}
+    async def _write(
+        self, found: Lease, spec: dict[str, Any], *, annotations: Mapping[str, str] | None = None
+    ) -> LeaseSpec:
+        metadata: dict[str, Any] = {"resourceVersion": found.metadata.resource_version}
+        if annotations:
+            metadata["annotations"] = dict(annotations)
+        body = {"metadata": metadata, "spec": spec}
         return (await self._client.patch(LEASES, self._key, body)).spec
 
 

@@ -13,6 +13,7 @@ from tests.app.conftest import Installation, Replica, a_group, a_pool, a_service
 
 pytestmark = pytest.mark.apiserver
 
+RESULTS = ("complete", "partial", "expired")
 GROUP = {"keepalived-operator.redhat-cop.io/keepalivedgroup": "lb/edge"}
 
 
@@ -137,3 +138,31 @@ def is_stopped(replica: Replica) -> bool:
     """Whether the process is stopped."""
     tasks = Path(f"/proc/{replica.process.pid}/task").glob("*/stat")
     return all(each.read_text().rpartition(")")[2].split()[0] in "Tt" for each in tasks)
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["", "API server restarted"])
+def test_what_was_freed_while_no_controller_ran_cools_down(installation: Installation, restarted: bool) -> None:
+    """The next leader compares with the version in the Lease of the killed one before it assigns anything."""
+    first = installation.start("--lease-seconds=3", webhook=False)
+    furnish(installation, "192.0.2.128/31", seconds=3600)
+    installation.applied(served("web"))
+    given(installation, "web")
+    at = int(installation.get("service", "web", "-n", "shop")["metadata"]["resourceVersion"])
+    wait_for("the Lease records a later version", lambda: recorded(installation) >= at)
+    first.kill()
+    installation.plane.kubectl("delete", "service", "web", "-n", "shop")
+    if restarted:
+        installation.plane.restart()
+    installation.applied(served("other"))
+    second = installation.start("--lease-seconds=3", webhook=False)
+    assert given(installation, "other") == ["192.0.2.129"]
+    found = wait_for("the rest is written", lambda: cooling(installation))
+    assert [(each["address"], each["service"]) for each in found] == [("192.0.2.128", "shop/web")]
+    results = {each: second.metric(f'kavip_cooldown_recoveries_total{{result="{each}"}}') for each in RESULTS}
+    assert results == {**dict.fromkeys(RESULTS, 0.0), "partial" if restarted else "complete": 1.0}
+
+
+def recorded(installation: Installation) -> int:
+    """The version in the Lease up to which cool-downs are persisted; 0 without one."""
+    lease = installation.get("lease", "kavip-controller", "-n", "kavip")
+    return int(lease["metadata"].get("annotations", {}).get("kavip.io/cooldowns-resource-version", 0))

@@ -22,6 +22,7 @@ class FakeLeases:
 
     def __init__(self, **spec: Any) -> None:
         self.version = 1
+        self.annotations: dict[str, str] = {}
         self.spec: dict[str, Any] | None = spec or None
 
     async def get(self, resource: Any, key: str) -> Lease:
@@ -30,6 +31,7 @@ class FakeLeases:
         if self.spec is None:
             raise NotFound(404, "NotFound", key)
         metadata = Metadata(name="kavip-controller", namespace="kavip", resource_version=str(self.version))
+        metadata = msgspec.structs.replace(metadata, annotations=dict(self.annotations) or None)
         return Lease(metadata=metadata, spec=msgspec.convert(self.spec, LeaseSpec))
 
     async def create(self, resource: Any, key: str, body: dict[str, Any]) -> Lease:
@@ -43,6 +45,7 @@ class FakeLeases:
         """Write the next version if the one that was read is current."""
         if body["metadata"]["resourceVersion"] != str(self.version):
             raise Conflict(409, "Conflict", key)
+        self.annotations |= body["metadata"].get("annotations", {})
         self.touch(**body["spec"])
         return await self.get(resource, key)
 

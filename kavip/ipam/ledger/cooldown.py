@@ -101,6 +101,18 @@ class Cooldown:
             found = OrderedDict.fromkeys(each for each in written if self._pool_names.get(each) == _NO_POOL)
         return tuple(sorted(self._cooling[each] for each in found if each not in self._held))
 
+    @property
+    def is_used(self) -> bool:
+        """Whether any pool in force has a cool-down."""
+        return self._is_used
+
+    def is_persisted(self) -> bool:
+        """Whether the status of the pools, as observed, has every cool-down."""
+        if self._freed:
+            return False
+        found = ((pool, set(self._status.get(pool, ()))) for pool in self._by_pool if pool != _NO_POOL)
+        return all(each.wire in written for pool, written in found for each in self.of(pool))
+
     # --- pools ----------------------------------------------------------------------------------------------------
     def configure(self, pools: Pools) -> None:
         """Replace the pools; cool-downs in a pool without one end, all others keep their time."""

@@ -6,7 +6,7 @@ number of times, and with what kavip has decided but not observed yet (:meth:`Le
 ledger and never changes it; no question scans a pool or all Services.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from kavip.api.address import Address
 from kavip.api.service import Service
@@ -101,6 +101,17 @@ class Ledger:
                 self._put(key, holding._replace(expected=()))
                 if not holding.version:  # never observed, so it does not exist
                     self._put(key, None)
+
+    def release_unheld(self, held: Mapping[Address, str]) -> int:
+        """
+        Observe that the addresses of *held*, each with its last holder, were freed, if no Service holds them now.
+
+        For what was freed while this ledger observed nothing. Returns how many there are.
+        """
+        freed = [(address, key) for address, key in held.items() if address not in self.claims]
+        for address, key in freed:
+            self.cooldown.release(address, key)
+        return len(freed)
 
     def _put(self, key: str, holding: Holding | None) -> None:
         before = self._holdings.pop(key, None)
