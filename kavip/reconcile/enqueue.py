@@ -66,7 +66,7 @@ def of(snapshot: Snapshot, old: Object | None, new: Object | None, *, sent: Stat
             if _node_inputs(old) != _node_inputs(new):
                 yield from _groups(snapshot)
                 yield from _pools_of(snapshot, _own(old) ^ _own(new))
-                if _bars(snapshot, old) or _bars(snapshot, new):
+                if _pod_ranges(old) != _pod_ranges(new) and (_bars(snapshot, old) or _bars(snapshot, new)):
                     yield from _all_addresses(snapshot)
         case Namespace() as namespace:
             if _labels(old) != _labels(new):
@@ -146,6 +146,11 @@ def _all_addresses(snapshot: Snapshot) -> Iterator[Key]:
     """Every Service and every pool: another range is barred."""
     yield from (_service(key) for key in sorted(snapshot.services))
     yield from (Key(KeyKind.POOL, name) for name in sorted(snapshot.pools))
+
+
+def _pod_ranges(obj: Object | None) -> object:
+    """What decides which ranges a node bars."""
+    return (obj.spec.pod_cidrs, obj.host_addresses) if isinstance(obj, Node) else None
 
 
 def _bars(snapshot: Snapshot, obj: Object | None) -> bool:

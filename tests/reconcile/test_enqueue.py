@@ -198,5 +198,7 @@ def test_a_range_that_the_cluster_uses_itself_concerns_pools_and_services() -> N
     assert woken(cluster(build.pool(), web()), None, build.service_range("192.0.2.128/30")) == everything
     joined = build.node("n7", "10.9.0.7", pod_cidrs=["192.0.2.128/30"])
     assert everything <= woken(cluster(build.pool(), web()), None, joined)
+    labelled = build.node("n7", "10.9.0.7", pod_cidrs=["192.0.2.128/30"], labels={"a": "b"})
+    assert not everything & woken(cluster(build.pool(), web(), joined), joined, labelled)
     elsewhere = build.node("n7", "10.9.0.7", pod_cidrs=["10.244.7.0/24"])
     assert not everything & woken(cluster(build.pool(), web()), None, elsewhere)

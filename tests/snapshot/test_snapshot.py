@@ -307,6 +307,13 @@ def test_the_clusters_own_addresses_are_never_given_whatever_the_order_of_events
     assert snapshot.ledger.usage("edge") == {4: (16, 0, 16, 0)}
 
 
+def test_a_host_name_that_is_an_address_is_kept_back() -> None:
+    """All of ``Node.status.addresses`` belong to the node."""
+    snapshot = Snapshot.from_objects([build.pool(), build.node("n1", "192.0.2.128", kind="Hostname")])
+    found = settle(build.service("shop/new"), snapshot.parsed_pools, snapshot.ledger)
+    assert isinstance(found, Allocation) and [str(each) for each in found.addresses] == ["192.0.2.129"]
+
+
 def test_a_node_that_joins_parses_no_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only pod ranges that overlap a pool concern the pools."""
     snapshot = Snapshot.from_objects([build.pool(), build.node("n0", "10.0.0.9", pod_cidrs=["10.244.0.0/24"])])
