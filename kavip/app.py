@@ -9,10 +9,11 @@ releases its lease, the webhook drains, and everything ends.
 import asyncio
 import errno
 import gc
+import resource
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -28,8 +29,11 @@ from kavip.kube.leader import Leader
 from kavip.kube.lease import LeaseLock
 from kavip.settings import Settings, flag_and_variable
 from kavip.webhook.authorizer import ExternalIPAuthorizer
+from kavip.webhook.certs.clientca import read_client_ca
 from kavip.webhook.certs.source import certificate_source
 from kavip.webhook.server import WebhookServer
+
+_FILES: Final = 4096
 
 log = structlog.get_logger()
 
@@ -39,6 +43,7 @@ Start = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
 
 async def run(settings: Settings, *, roles: frozenset[str]) -> int:
     """Run *roles* (``webhook``, ``controller``) until SIGTERM or SIGINT; return the exit status."""
+    _raise_file_limit()
     async with Client.from_settings(settings.kubeconfig or None, observe=_count_request) as client:
         app = App(client, settings, roles=roles)
         stopped = asyncio.Event()
@@ -46,6 +51,13 @@ async def run(settings: Settings, *, roles: frozenset[str]) -> int:
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)
         await app.run(stopped)
     return 0
+
+
+def _raise_file_limit() -> None:
+    """Permit the files that all connections of the ports need; many container runtimes start with 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < _FILES:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard), hard))
 
 
 def _count_request(method: str, code: int) -> None:
@@ -124,6 +136,7 @@ class App:
             unready=lambda: ", ".join(self._caches.unready()),
             options=options,
             may_set_external_ips=authorizer.may_set_external_ips,
+            client_ca=read_client_ca(settings.webhook_client_ca),
         )
         with _listening("webhook", settings.webhook_host, settings.webhook_port) as address:
             await server.start(*address)

@@ -43,6 +43,11 @@ class Settings:
         "kavip", "name of the two webhook configurations; kavip injects their caBundle"
     )
     webhook_url: str = setting("", "https://HOST:PORT of this webhook; kavip registers this URL (outside a cluster)")
+    webhook_client_ca: str = setting(
+        "",
+        "CA of the client certificates of API servers, as PEM or the path of a file; no other connection displaces one "
+        "with such a certificate; empty: none is requested",
+    )
     allow_missing_group: str = setting(
         "refuse",
         "reaction to a Service that names a missing group",

@@ -2,6 +2,8 @@
 HTTP servers: what the webhook, the probes, the metrics and the agent share.
 
 * :mod:`~kavip.http.sockets`: listening sockets, in both address families;
-* :mod:`~kavip.http.listener`: an aiohttp server with bounded connections;
+* :mod:`~kavip.http.listener`: an aiohttp server with a bounded number of connections;
+* :mod:`~kavip.http.connection`: one of them, with its deadlines;
+* :mod:`~kavip.http.shares`: which connection a new one displaces, here and on the agent's port;
 * :mod:`~kavip.http.ports`: ``/livez`` and ``/readyz``, and ``/metrics``.
 """

@@ -1,7 +1,8 @@
 """
 The plain ports: ``/livez`` and ``/readyz`` on one, ``/metrics`` on another.
 
-``/livez`` succeeds while the event loop runs. ``/readyz`` lists what is missing, and succeeds if nothing is.
+``/livez`` succeeds while the event loop runs. ``/readyz`` lists what is missing, and succeeds if nothing is. Each
+answer closes its connection, so no client can rest on one.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -11,9 +12,10 @@ from typing import Final
 from aiohttp import web
 
 from kavip import names, telemetry
-from kavip.http.listener import Limits, Listener
+from kavip.http.connection import Limits
+from kavip.http.listener import Listener
 
-LIMITS: Final = Limits(connections=64)
+LIMITS: Final = Limits(connections=64, unused=5.0, grace=0.0, keep_alive=False)
 Pages = Mapping[str, Callable[[], web.Response]]
 
 

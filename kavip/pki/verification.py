@@ -20,7 +20,7 @@ def has_signed(issuer: x509.Certificate, certificate: x509.Certificate) -> bool:
     """Whether *issuer* is a CA and has signed *certificate* with a hash that API servers accept."""
     try:
         certificate.verify_directly_issued_by(issuer)
-        return _is_ca(issuer) and not isinstance(certificate.signature_hash_algorithm, _BROKEN_HASHES)
+        return is_ca(issuer) and not isinstance(certificate.signature_hash_algorithm, _BROKEN_HASHES)
     except (InvalidSignature, *PARSE_ERRORS):
         return False
 
@@ -77,12 +77,12 @@ def can_issue(pair: KeyPair) -> bool:
     if certificate.version is x509.Version.v1 or not isinstance(pair.key, ec.EllipticCurvePrivateKey):
         return False
     try:
-        return _is_ca(certificate)
+        return is_ca(certificate)
     except PARSE_ERRORS:
         return False
 
 
-def _is_ca(issuer: x509.Certificate) -> bool:
+def is_ca(issuer: x509.Certificate) -> bool:
     """Whether *issuer* may sign certificates by its extensions; a certificate of version 1 has none and may."""
     if issuer.version is x509.Version.v1:
         return True

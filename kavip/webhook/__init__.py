@@ -3,6 +3,7 @@ The admission webhook: the TLS server on port 9443, its authorization for extern
 
 * :mod:`~kavip.webhook.server`: TLS, the five paths, errors, readiness;
 * :mod:`~kavip.webhook.body`: reads a request body within limits of size, time and memory;
+* :mod:`~kavip.webhook.senders`: which clients are API servers or Nodes, by their addresses;
 * :mod:`~kavip.webhook.authorizer`: asks the API server whether a user may set any external IP;
 * :mod:`~kavip.webhook.certs`: where the certificate comes from.
 

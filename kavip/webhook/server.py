@@ -34,12 +34,14 @@ from kavip.api.refusal import Refusal
 from kavip.api.review import AdmissionRequest, AdmissionResponse, UserInfo
 from kavip.api.service import Service
 from kavip.errors import BadInput
-from kavip.http.listener import Listener, Reply
+from kavip.http.connection import Reply
+from kavip.http.listener import Listener
 from kavip.names import Reason
 from kavip.pki.certificates import KeyPair
 from kavip.snapshot import Snapshot
 from kavip.webhook.body import BodyReader, UnreadableBody
 from kavip.webhook.certs import tls
+from kavip.webhook.senders import sender_kinds
 
 WAIT_FOR_REFERENCES: Final = 0.5  # seconds for which a missing group or pool may still be created
 _POLL_SECONDS: Final = 0.02
@@ -100,17 +102,26 @@ class WebhookServer:
         options: PolicyOptions = PolicyOptions(),  # noqa: B008 - frozen
         routes: Mapping[str, Route] = ROUTES,
         may_set_external_ips: Authorize = no_exemptions,
+        client_ca: str = "",
     ) -> None:
-        """:meth:`start` opens the port, :meth:`serve_certificate` sets the certificate."""
+        """
+        :meth:`start` opens the port, :meth:`serve_certificate` sets the certificate.
+
+        No other connection displaces one with a client certificate of *client_ca*, which is PEM.
+        """
         self._may_set_external_ips = may_set_external_ips
         self._snapshot, self._caches_unready, self._options = snapshot, unready, options
-        self._context = tls.server_context()
+        self._client_ca = client_ca
+        self._context = tls.server_context(client_ca)
         self._has_certificate = False
         self._draining = False
         self._endpoints = {path: _Endpoint(path, route) for path, route in routes.items()}
         self._bodies = BodyReader()
         self._listener = Listener(
-            self._handle, tls=lambda: self._context, evicted=telemetry.EVICTIONS.labels("webhook").inc
+            self._handle,
+            tls=lambda: self._context,
+            evicted=telemetry.EVICTIONS.labels("webhook").inc,
+            kind_of=sender_kinds(snapshot),
         )
 
     def unready(self) -> str:
@@ -125,7 +136,7 @@ class WebhookServer:
 
     def serve_certificate(self, leaf: KeyPair) -> None:
         """Serve *leaf* from the next connection on; open connections keep theirs."""
-        self._context = tls.serving_context(leaf)
+        self._context = tls.serving_context(leaf, self._client_ca)
         self._has_certificate = True
         telemetry.CERTIFICATE_EXPIRY.labels("leaf").set(leaf.certificate.not_valid_after_utc.timestamp())
 

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from kavip import names
-from kavip.http.listener import Limits
+from kavip.http.connection import Limits
 from tests.app.conftest import Installation, Replica, a_group, wait_for
 from tests.http.crowd import crowd
 from tests.support.build import service

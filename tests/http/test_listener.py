@@ -18,7 +18,8 @@ from aiohttp import web
 
 from kavip import app
 from kavip.errors import SettingsError
-from kavip.http.listener import CLOSING_RESPONSE, Limits, Listener, Reply
+from kavip.http.connection import CLOSING_RESPONSE, Limits, Reply
+from kavip.http.listener import Listener
 from kavip.pki import certificates
 from kavip.settings import Settings
 from tests.support.clock import advance

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hack.testbed.controlplane import ControlPlane
-from kavip.http.listener import CLOSING_RESPONSE
+from kavip.http.connection import CLOSING_RESPONSE
 from kavip.pki import certificates
 from tests.support.loopthread import LoopThread
 

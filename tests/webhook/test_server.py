@@ -17,7 +17,7 @@ from yarl import URL
 from hack import refusals
 from kavip import names, telemetry
 from kavip.admission import services
-from kavip.http.listener import Limits
+from kavip.http.connection import Limits
 from kavip.pki import certificates
 from kavip.snapshot import Snapshot
 from kavip.webhook import body

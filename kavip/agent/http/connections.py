@@ -1,18 +1,19 @@
 """
 The connection slots of the agent's port: few, and no client can take them all.
 
-If no slot is free, a new connection replaces another one. The client with the most connections loses the one that has
-progressed least, and of several such connections the oldest. A connection whose answer is being made keeps its slot.
+If no slot is free, a new connection replaces another one (:mod:`kavip.http.shares`). The client with the most
+connections loses the one that has progressed least, and of several such connections the oldest. A connection whose
+answer is being made keeps its slot.
 """
 
 import asyncio
 import socket
-from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from enum import IntEnum
-from ipaddress import IPv4Address, IPv6Address
 from typing import Any, Final
+
+from kavip.http.shares import Path, displaced
 
 MAX_REQUEST: Final = 1024
 _END: Final = b"\r\n\r\n"
@@ -35,6 +36,16 @@ class AgentConnection:
     socket: socket.socket
     client: bytes
     stage: Stage = Stage.READING
+
+    @property
+    def path(self) -> Path:
+        """All clients have equal shares."""
+        return (self.client,)
+
+    @property
+    def rank(self) -> float | None:
+        """The order in which connections of one client are displaced, lowest first; None: this one is not."""
+        return self.stage if self.stage < Stage.ANSWERING else None
 
     async def read_head(self) -> bytes:
         """The request up to the end of its head; less if the client stops earlier or sends too much."""
@@ -63,11 +74,6 @@ class AgentConnection:
 Serve = Callable[[], Coroutine[Any, Any, None]]
 
 
-def client_key(address: IPv4Address | IPv6Address) -> bytes:
-    """What counts as one client: an IPv4 address, or a /64 of IPv6, because one machine may own all its addresses."""
-    return address.packed[:8]
-
-
 class ConnectionSlots:
     """At most *most* connections, of which up to *at_once* are answered at the same time (*turn*)."""
 
@@ -83,7 +89,8 @@ class ConnectionSlots:
         If no slot is free, evict another connection; if none may be evicted, close *connection*.
         """
         if len(self._taken) >= self._most:
-            evicted = self._least_important(connection)
+            # a client with many connections that wait for answers evicts no other client meanwhile
+            evicted = displaced(self._taken, connection, rank=lambda each: each.rank)
             if evicted is None:
                 connection.socket.close()
                 return
@@ -103,10 +110,3 @@ class ConnectionSlots:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _least_important(self, new: AgentConnection) -> AgentConnection | None:
-        count = Counter(each.client for each in (*self._taken, new))
-        movable = [each for each in self._taken if each.stage < Stage.ANSWERING]
-        least = min(movable, key=lambda each: (-count[each.client], each.stage), default=None)
-        # a client with many connections that wait for answers evicts no other client meanwhile
-        return None if least is None or count[least.client] < count[new.client] else least

@@ -19,7 +19,8 @@ from typing import Final
 
 import structlog
 
-from kavip.agent.http.connections import MAX_REQUEST, AgentConnection, ConnectionSlots, Stage, client_key
+from kavip.agent.http.connections import MAX_REQUEST, AgentConnection, ConnectionSlots, Stage
+from kavip.http.shares import network_of
 from kavip.http.sockets import bound
 
 OWN, CLIENTS, DENIED = 8, 20, 4
@@ -101,7 +102,7 @@ class AgentServer:
 
     def _add(self, accepted: socket.socket, client: str) -> None:
         address = ip_address(client.partition("%")[0])
-        connection = AgentConnection(accepted, client_key(address))
+        connection = AgentConnection(accepted, network_of(address))
         reply: Reply = self._answer
         if address.is_loopback or client == accepted.getsockname()[0]:
             slots = self._own  # the kernel lets no other machine use an address of this node

@@ -144,6 +144,10 @@ class Ledger:
         """The node or group that has *address* itself, or the API server; "" if none has."""
         return min(self._owners.get(address, ()), default="")
 
+    def owners(self, address: Address) -> frozenset[str]:
+        """All nodes and groups that have *address* themselves, and the API server."""
+        return frozenset(self._owners.get(address, ()))
+
     def keeps(self, address: Address, terms: Terms) -> bool:
         """
         Whether the Service of *terms*, which has *address*, keeps it: no owner and no older Service has it.

@@ -5,6 +5,9 @@ OpenSSL reads certificates from files only. A memfd is a file that is never on d
 
 Each certificate needs a new context. A context keeps one certificate per type of key, and the client's preferences
 choose among them: a live context with an ECDSA certificate would still serve it after an RSA certificate was loaded.
+
+With a client CA the server requests a client certificate. A client without one is served; the handshake with a client
+whose certificate is not of that CA, has expired or is not for clients fails.
 """
 
 import os
@@ -13,17 +16,22 @@ import ssl
 from kavip.pki.certificates import KeyPair
 
 
-def server_context() -> ssl.SSLContext:
-    """A server context without a certificate: TLS 1.2 and up, HTTP/1.1."""
+def server_context(client_ca: str = "") -> ssl.SSLContext:
+    """A server context without a certificate: TLS 1.2 and up, HTTP/1.1; *client_ca* is PEM."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     made.set_alpn_protocols(["http/1.1"])
+    if client_ca:
+        made.load_verify_locations(cadata=client_ca)
+        made.verify_mode = ssl.CERT_OPTIONAL
+        made.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # an intermediate CA is enough
+        made.num_tickets = 0  # a resumed session would not be verified again
     return made
 
 
-def serving_context(leaf: KeyPair) -> ssl.SSLContext:
-    """A server context that serves *leaf* only."""
-    made = server_context()
+def serving_context(leaf: KeyPair, client_ca: str = "") -> ssl.SSLContext:
+    """A server context that serves *leaf* only; *client_ca* as in :func:`server_context`."""
+    made = server_context(client_ca)
     descriptor = os.memfd_create("kavip-webhook-leaf", os.MFD_CLOEXEC)
     try:
         with os.fdopen(os.dup(descriptor), "wb") as file:
