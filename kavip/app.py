@@ -57,7 +57,9 @@ def _raise_file_limit() -> None:
     """Permit the files that all connections of the ports need; many container runtimes start with 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < _FILES:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (_FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard), hard))
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (_FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard), hard)
+        )
 
 
 def _count_request(method: str, code: int) -> None:

@@ -43,12 +43,13 @@ class ControlPlane:
         place: Place | None = None,
         components: Sequence[str] = (),
         policy: Mapping[str, Any] = audit.POLICY,
+        apiserver_flags: Sequence[str] = (),
     ) -> None:
         """
         `components`: kube-controller-manager and kube-scheduler run if they are named here.
 
         Without the former nothing fills the roles view, edit and admin, makes EndpointSlices or collects garbage.
-        `policy`: the audit policy.
+        `policy`: the audit policy. `apiserver_flags`: further flags of the API server.
         """
         self.state = state
         self.kubeconfig = state / "admin.kubeconfig"
@@ -58,6 +59,7 @@ class ControlPlane:
         self._place = place or Here()
         self._components = components
         self._policy = policy
+        self._further_flags = tuple(apiserver_flags)
         self.address = self._wanted
         self._processes: dict[str, Process] = {}
 
@@ -190,7 +192,8 @@ class ControlPlane:
         return self.kubectl("get", "serviceaccount", "default", check=False).returncode == 0
 
     def _apiserver_flags(self) -> list[str]:
-        return flags.apiserver(self.state, self.address, controllers=CONTROLLERS in self._components)
+        known = flags.apiserver(self.state, self.address, controllers=CONTROLLERS in self._components)
+        return [*known, *self._further_flags]
 
     def _write_files(self) -> None:
         write_private(self.state / "sa.key", private_key())

@@ -41,6 +41,8 @@ SSLProtocol.max_size = 64 * 1024
 
 Evicted = Callable[[], None]
 """Called for each connection that is displaced."""
+Refused = Callable[[str, str], None]
+"""Called with the address of a client whose certificate is not accepted, and why: asyncio sends it no TLS alert."""
 KindOf = Callable[[str], Hashable]
 """The kind of the sender with an address; the kinds have equal shares of the connections."""
 
@@ -50,6 +52,7 @@ class Newcomer:
     """A client that waits for a connection, in seconds of the loop's clock since *since*."""
 
     socket: socket.socket
+    address: str
     sender: Path
     since: float
 
@@ -123,10 +126,11 @@ class Listener:
         limits: Limits = Limits(),  # noqa: B008 - frozen
         evicted: Evicted = lambda: None,
         kind_of: KindOf = lambda _: None,
+        refused: Refused = lambda _client, _why: None,
     ) -> None:
         """Prepare; :meth:`start` opens the port."""
         self._handler, self._tls, self._limits, self._evicted = handler, tls, limits, evicted
-        self._kind_of = kind_of
+        self._kind_of, self._refused = kind_of, refused
         self._server: _BoundedServer
         self._sockets: list[socket.socket] = []
         self._waiting: dict[Newcomer, None] = {}  # oldest first
@@ -181,7 +185,8 @@ class Listener:
             with suppress(OSError):
                 for option, value in _KEEPALIVE:
                     accepted.setsockopt(socket.IPPROTO_TCP, option, value)  # aiohttp sets SO_KEEPALIVE
-            self._add(Newcomer(accepted, (self._kind_of(peer[0]), sender_of(peer[0])), loop.time()))
+            sender = (self._kind_of(peer[0]), sender_of(peer[0]))
+            self._add(Newcomer(accepted, peer[0], sender, loop.time()))
             self._admit()
 
     def _add(self, new: Newcomer) -> None:
@@ -208,7 +213,7 @@ class Listener:
                 return
             del self._waiting[new]
             connection = self._server.open(new.sender)
-            connection.opening = asyncio.create_task(self._open(connection, new.socket))
+            connection.opening = asyncio.create_task(self._open(connection, new))
 
     def _has_room(self, new: Newcomer, counted: list[BoundedConnection]) -> bool:
         """Whether there is room for *new*; displace a connection if need be, or let one close with its answer."""
@@ -233,14 +238,17 @@ class Listener:
 
             self._retry = asyncio.get_running_loop().call_later(_RETRY, retry)
 
-    async def _open(self, connection: BoundedConnection, accepted: socket.socket) -> None:
+    async def _open(self, connection: BoundedConnection, new: Newcomer) -> None:
         """Do the handshake."""
         limits: dict[str, Any] = {}
         if self._tls:
             limits = {"ssl_handshake_timeout": self._limits.handshake, "ssl_shutdown_timeout": _CLOSING}
         loop, context = asyncio.get_running_loop(), self._tls() if self._tls else None
         try:
-            await loop.connect_accepted_socket(lambda: connection, accepted, ssl=context, **limits)
+            await loop.connect_accepted_socket(lambda: connection, new.socket, ssl=context, **limits)
+        except ssl.SSLCertVerificationError as error:
+            self._server.forget(connection)
+            self._refused(new.address, error.verify_message)
         except (OSError, asyncio.CancelledError):  # no TLS, too slow, or displaced; asyncio has closed the socket
             self._server.forget(connection)
         finally:

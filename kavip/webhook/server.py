@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from time import perf_counter
 from traceback import extract_tb
@@ -45,6 +46,7 @@ from kavip.webhook.senders import sender_kinds
 
 WAIT_FOR_REFERENCES: Final = 0.5  # seconds for which a missing group or pool may still be created
 _POLL_SECONDS: Final = 0.02
+_REFUSALS_LOGGED_EVERY: Final = 60.0  # seconds
 _ERROR, _ALLOWED, _DENIED = "error", "allowed", "denied"
 
 _JSON: Final = "application/json"
@@ -122,7 +124,9 @@ class WebhookServer:
             tls=lambda: self._context,
             evicted=telemetry.EVICTIONS.labels("webhook").inc,
             kind_of=sender_kinds(snapshot),
+            refused=self._log_refused,
         )
+        self._refused_at = -inf
 
     def unready(self) -> str:
         """Why this replica should get no reviews; "" if it should."""
@@ -156,6 +160,13 @@ class WebhookServer:
         self._draining = True
         await asyncio.sleep(drain)
         await self._listener.stop()
+
+    def _log_refused(self, client: str, why: str) -> None:
+        """Log a client certificate that is not accepted; any client can present one, so once a minute."""
+        now = asyncio.get_running_loop().time()
+        if now - self._refused_at >= _REFUSALS_LOGGED_EVERY:
+            self._refused_at = now
+            log.warning("client certificate refused", client=client, why=why)
 
     async def _handle(self, request: web.BaseRequest) -> web.Response | Reply:
         endpoint = self._endpoints.get(request.path)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import structlog
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from kavip import names, telemetry
@@ -23,6 +24,7 @@ from kavip.webhook.senders import SenderKind, sender_kinds
 from kavip.webhook.server import WebhookServer
 from tests.http.client import HOST, Client
 from tests.pki.secrets import issued
+from tests.support.clock import advance
 from tests.webhook.httpclient import review_body
 
 NOW = datetime.now(UTC)
@@ -96,6 +98,18 @@ async def test_a_client_certificate_is_optional_but_must_be_valid(tmp_path: Path
         assert await reviewed(port, tls) == status
     async with webhook("") as port:
         assert await reviewed(port, tls) == 200
+
+
+async def test_a_refused_certificate_is_logged_once_a_minute(tmp_path: Path) -> None:
+    """With the client and the cause; any client can present one."""
+    strange = presenting(tmp_path, issued(None, NOW, purpose=CLIENT))
+    with structlog.testing.capture_logs() as logs:
+        async with webhook(encode_pem([CLIENT_CA.certificate]).decode()) as port:
+            for expected in (1, 1, 2):
+                assert await reviewed(port, strange) == 0
+                found = [each for each in logs if each["event"] == "client certificate refused"]
+                assert [each["client"] for each in found] == [HOST] * expected
+                advance(40)
 
 
 async def test_a_session_is_not_resumed_without_its_certificate(tmp_path: Path) -> None:
@@ -184,6 +198,7 @@ WANTED = "want CA certificates as PEM, or the path of a file with them"
             f"PEM: {LEAF.certificate.subject.rfc4514_string()} is not a CA; {WANTED}",
         ),
     ],
+    ids=["no file", "no path", "empty", "malformed", "no CA"],
 )
 def test_a_bad_client_ca_is_named(value: str, problem: str) -> None:
     """With flag, variable and remedy."""
