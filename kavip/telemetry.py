@@ -62,7 +62,7 @@ POOL_ADDRESSES: Final = _gauge(
     *("pool", "family", "state"),
 )
 EVICTIONS: Final = _counter(
-    "connections_evicted_total", "Idle connections that were closed because a port had too many.", "port"
+    "connections_evicted_total", "Connections that were closed because a port had too many.", "port"
 )
 SERVICES_WAITING: Final = _gauge(
     "services_waiting",

@@ -13,6 +13,7 @@ from tests.test_manifests import normal
 
 pytestmark = pytest.mark.chart
 
+PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 OF_HELM = ("app.kubernetes.io/version", "app.kubernetes.io/managed-by", "helm.sh/chart")
 
 
@@ -135,6 +136,7 @@ class TestRendering:
             ("webhook.drainSeconds=0", "KAVIP_DRAIN_SECONDS", "0"),
             ("controller.leaseSeconds=60", "KAVIP_LEASE_SECONDS", "60"),
             ("agent.port=9700", "KAVIP_AGENT_PORT", "9700"),
+            (f"webhook.clientCA={json.dumps(PEM)}", "KAVIP_WEBHOOK_CLIENT_CA", PEM),
             ('agent.allowedCIDRs=["10.0.0.0/8","::1/128"]', "KAVIP_AGENT_ALLOWED_CIDRS", "10.0.0.0/8,::1/128"),
             ('agent.metrics="mehdy"', "KAVIP_AGENT_METRICS", "mehdy"),
             ("agent.probeInterval=9", "KAVIP_PROBE_INTERVAL", "9"),
@@ -160,6 +162,7 @@ class TestRendering:
             ("webhook.colour=1", "colour"),
             ('ipam="sometimes"', "ipam"),
             ('agent.allowedCIDRs=["everybody"]', "agent/allowedCIDRs"),
+            ('webhook.clientCA="/etc/ca.crt"', "webhook/clientCA"),
             ('agent.allowedCIDRs=["10.0.0.0/33"]', "agent/allowedCIDRs"),
             ('agent.allowedCIDRs=["10.0.0.256/8"]', "agent/allowedCIDRs"),
             ('agent.allowedCIDRs=["fd00::/129"]', "agent/allowedCIDRs"),
