@@ -1,9 +1,10 @@
 """
 The admission policy: which chain of rules applies to an object. The webhook and ``kavip check`` share it.
 
-The rules are in :mod:`~kavip.admission.services`, :mod:`~kavip.admission.groups` and :mod:`~kavip.admission.pools`. An
-object in deletion is always accepted. A Service that kavip does not manage is accepted; only its external IPs are
-checked, and only if the administrator asked for that.
+The rules are in :mod:`~kavip.admission.services`, :mod:`~kavip.admission.groups` and :mod:`~kavip.admission.pools`. Of
+an object in deletion only the edits that change what kavip reads are evaluated: removing a finalizer is always
+accepted. A Service that kavip does not manage is accepted; only its external IPs are checked, and only if the
+administrator asked for that.
 """
 
 from typing import Any
@@ -23,8 +24,8 @@ def review(request: Review[Any], snapshot: Snapshot, *, options: PolicyOptions =
     """Evaluate *request* against *snapshot*; the verdict has all findings."""
     subject, old = request.subject, request.old
     context: Context[Any] = Context(snapshot, old, options)
-    if subject.metadata.deletion_timestamp:
-        return ALLOWED  # an edit now removes a finalizer
+    if request.only_ends_deletion:
+        return ALLOWED
     match subject, request.operation:
         case VIPPool(), Operation.DELETE:
             return run(pools.DELETION, subject, context)

@@ -58,19 +58,48 @@ def _rule(group: str, version: str, resource: str, *operations: str, scope: str)
     }
 
 
+_OF_KAVIP: Final = " || ".join(f"key.startsWith('{prefix}')" for prefix in names.ANNOTATION_PREFIXES)
+
+
 def _is_marked(subject: str, class_matches: str) -> str:
     """CEL: *subject* has an annotation of kavip, or a class for which *class_matches* is true."""
-    keys = " || ".join(f"key.startsWith('{prefix}')" for prefix in names.ANNOTATION_PREFIXES)
-    annotated = f"has({subject}.metadata.annotations) && {subject}.metadata.annotations.exists(key, {keys})"
+    annotated = f"has({subject}.metadata.annotations) && {subject}.metadata.annotations.exists(key, {_OF_KAVIP})"
     of_class = f"has({subject}.spec.loadBalancerClass) && {subject}.spec.loadBalancerClass{class_matches}"
     return f"({subject} != null && (({annotated}) || ({of_class})))"
 
 
-# All conditions of a list must be true. On CREATE there is no oldObject, on DELETE no object. An error in an expression
-# refuses the request, so each expression checks that a field exists before it reads the field.
+def _differs(path: str) -> str:
+    """CEL: object and oldObject differ in the field *path*, which both may lack."""
+    new, old = f"object.{path}", f"oldObject.{path}"
+    return f"has({new}) != has({old}) || (has({new}) && {new} != {old})"
+
+
+def _has_other_annotation(subject: str, other: str) -> str:
+    """CEL: *subject* has an annotation of kavip that *other* lacks, or has with another value."""
+    mine, theirs = f"{subject}.metadata.annotations", f"{other}.metadata.annotations"
+    lacks = f"!has({theirs}) || !(key in {theirs}) || {theirs}[key] != {mine}[key]"
+    return f"(has({mine}) && {mine}.exists(key, ({_OF_KAVIP}) && ({lacks})))"
+
+
+# On CREATE there is no oldObject, on DELETE no object. An error in an expression refuses the request, so each
+# expression checks that a field exists before it reads the field. A condition that searches annotations is the only one
+# of its webhook: of a list the API server evaluates all, also those after one that is false.
 _NOT_DELETED: Final = {
     "name": "not-being-deleted",
     "expression": "object == null || !has(object.metadata.deletionTimestamp)",
+}
+# The same as Review.only_ends_deletion, so that finalizers can be removed while kavip is down. An object has room for
+# tens of thousands of annotations, and the API server would search them for half a minute. So they are not searched
+# where they are equal.
+_NOT_ONLY_ENDING_DELETION: Final = {
+    "name": "not-only-ending-deletion",
+    "expression": (
+        "object == null ? !has(oldObject.metadata.deletionTimestamp) :"
+        " (oldObject == null || !has(object.metadata.deletionTimestamp)"
+        f" || {_differs('spec')} || {_differs('metadata.labels')}"
+        f" || (({_differs('metadata.annotations')})"
+        f" && ({_has_other_annotation('object', 'oldObject')} || {_has_other_annotation('oldObject', 'object')})))"
+    ),
 }
 _STARTS_WITH_KAVIP: Final = f".startsWith('{names.KAVIP_GROUP}/')"  # for the warning about a mistyped class
 _NAMES_GROUP: Final = {
@@ -80,10 +109,8 @@ _NAMES_GROUP: Final = {
         f" && '{names.GROUP_ANNOTATION}' in object.metadata.annotations"
     ),
 }
-_KAVIP: Final = {
-    "name": "kavip",
-    "expression": f"{_is_marked('object', _STARTS_WITH_KAVIP)} || {_is_marked('oldObject', _STARTS_WITH_KAVIP)}",
-}
+_MARKED: Final = f"{_is_marked('object', _STARTS_WITH_KAVIP)} || {_is_marked('oldObject', _STARTS_WITH_KAVIP)}"
+_KAVIP: Final = {"name": "kavip", "expression": f"({_NOT_ONLY_ENDING_DELETION['expression']}) && ({_MARKED})"}
 # Unchanged external IPs are never refused, so no review is needed; with kavip down such an update is accepted.
 _EXTERNAL_IPS: Final = (
     "(object != null && has(object.spec.externalIPs) && size(object.spec.externalIPs) > 0"
@@ -92,7 +119,7 @@ _EXTERNAL_IPS: Final = (
 )
 _KAVIP_OR_EXTERNAL_IPS: Final = {
     "name": "kavip-or-external-ips",
-    "expression": f"{_KAVIP['expression']} || {_EXTERNAL_IPS}",
+    "expression": f"({_NOT_ONLY_ENDING_DELETION['expression']}) && ({_MARKED} || {_EXTERNAL_IPS})",
 }
 _SERVICES: Final = _rule("", "v1", "services", "CREATE", "UPDATE", scope="Namespaced")
 _SERVICE_UPDATES: Final = _rule("", "v1", "services", "UPDATE", scope="Namespaced")
@@ -124,14 +151,16 @@ MUTATORS: Final = (
     RegisteredWebhook("mutate-keepalivedgroup", names.MUTATE_GROUP_PATH, _GROUPS, (_NOT_DELETED,)),
 )
 VALIDATORS: Final = (
+    RegisteredWebhook("validate-service", names.VALIDATE_SERVICE_PATH, _SERVICES, (_KAVIP,), everywhere=False),
+    RegisteredWebhook("validate-keepalivedgroup", names.VALIDATE_GROUP_PATH, _GROUPS, (_NOT_ONLY_ENDING_DELETION,)),
     RegisteredWebhook(
-        "validate-service", names.VALIDATE_SERVICE_PATH, _SERVICES, (_NOT_DELETED, _KAVIP), everywhere=False
+        "warn-keepalivedgroup",
+        names.VALIDATE_GROUP_PATH,
+        _GROUP_DELETION,
+        (_NOT_ONLY_ENDING_DELETION,),
+        warns_only=True,
     ),
-    RegisteredWebhook("validate-keepalivedgroup", names.VALIDATE_GROUP_PATH, _GROUPS, (_NOT_DELETED,)),
-    RegisteredWebhook(
-        "warn-keepalivedgroup", names.VALIDATE_GROUP_PATH, _GROUP_DELETION, (_NOT_DELETED,), warns_only=True
-    ),
-    RegisteredWebhook("validate-vippool", names.VALIDATE_POOL_PATH, _POOLS, (_NOT_DELETED,)),
+    RegisteredWebhook("validate-vippool", names.VALIDATE_POOL_PATH, _POOLS, (_NOT_ONLY_ENDING_DELETION,)),
 )
 
 

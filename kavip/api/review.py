@@ -13,6 +13,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from kavip import names
 from kavip.api.group import KeepalivedGroup
 from kavip.api.meta import Wire
 from kavip.api.pool import VIPPool
@@ -138,6 +139,21 @@ class Review(Generic[T]):
         """Whether this is an UPDATE whose old object is too large for a decision."""
         return self.operation is Operation.UPDATE and self.old is None
 
+    @property
+    def only_ends_deletion(self) -> bool:
+        """
+        Whether the object is in deletion, and the request changes nothing that kavip reads.
+
+        Such a request deletes the object again, or removes a finalizer, with which ``kubectl apply`` also changes its
+        own annotation. It is accepted unseen. Any other edit of an object in deletion is evaluated: kube-proxy and
+        kavip serve the object until its last finalizer is removed, and any user who may edit it may add one.
+        """
+        if not self.subject.metadata.deletion_timestamp:
+            return False
+        if self.operation is Operation.DELETE:
+            return True
+        return self.old is not None and _read_parts(self.old) == _read_parts(self.subject)
+
 
 _READER = msgspec.json.Decoder(ReviewRequest)
 _USERS: Final = msgspec.json.Decoder(UserInfo | None)
@@ -205,6 +221,13 @@ def decode_objects(request: AdmissionRequest, kind: type[T]) -> Review[T]:
 def encode_response(response: AdmissionResponse) -> bytes:
     """The body for *response*."""
     return msgspec.json.encode(ReviewResponse(api_version=API_VERSION, kind=KIND, response=response))
+
+
+def _read_parts(found: Service | KeepalivedGroup | VIPPool) -> object:
+    """What kavip reads of an object that users write: spec, labels, and the annotations under kavip's prefixes."""
+    every = found.metadata.annotations or {}
+    annotations = {key: value for key, value in every.items() if key.startswith(names.ANNOTATION_PREFIXES)}
+    return found.spec, found.metadata.labels or {}, annotations
 
 
 def _check_size(found: Service | KeepalivedGroup | VIPPool) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from kavip import names
 from kavip.admission import policy, services
-from kavip.admission.chain import ALLOWED
+from kavip.admission.chain import ALLOWED, PolicyOptions
 from kavip.admission.verdict import Verdict
 from kavip.api.group import GroupVirtualIP, Instances, KeepalivedGroup
 from kavip.api.meta import LabelSelector
@@ -151,12 +151,58 @@ def test_an_unrelated_edit_is_accepted_in_a_closed_and_full_group() -> None:
 
 @pytest.mark.parametrize("asked", [service("shop/web", group="lb/gone"), group("lb/x", interface="no/good")])
 def test_deletion_is_not_evaluated(asked: Service | KeepalivedGroup) -> None:
-    """Neither a DELETE nor an edit of an object in deletion has a finding."""
+    """No finding for a DELETE, and none for ``kubectl apply`` that removes a finalizer from an object in deletion."""
     assert policy.review(Review(Operation.DELETE, asked), Snapshot()) == ALLOWED
-    leaving = msgspec.structs.replace(
-        asked, metadata=msgspec.structs.replace(asked.metadata, deletion_timestamp="2026-05-01T00:00:00Z")
-    )
-    assert policy.review(Review(Operation.UPDATE, leaving, asked), Snapshot()) == ALLOWED
+    held, freed = leaving(asked), leaving(asked)
+    notes = {**(asked.metadata.annotations or {}), "kubectl.kubernetes.io/last-applied-configuration": "{}"}
+    freed = msgspec.structs.replace(freed, metadata=msgspec.structs.replace(freed.metadata, annotations=notes))
+    assert policy.review(Review(Operation.UPDATE, freed, held), Snapshot()) == ALLOWED
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        (
+            service("shop/web", type="ClusterIP", created="2020"),
+            service("shop/web", type="ClusterIP", created="2020", group="lb/edge", external_ips=["192.0.2.130"]),
+            Reason.ADDRESS_IN_USE,
+        ),
+        (
+            service("shop/web", group="lb/edge", type="ClusterIP", external_ips=["10.2.0.1"]),
+            service("shop/web", group="lb/edge", type="ClusterIP", external_ips=[f"10.2.0.{n}" for n in range(1, 15)]),
+            Reason.QUOTA_EXCEEDED,
+        ),
+        (service("shop/web"), service("shop/web", group="lb/gone"), Reason.GROUP_NOT_FOUND),
+        (service("shop/web", type="ClusterIP"), service("shop/web", external_ips=["8.8.8.8"]), ""),
+        (
+            group("lb/dying"),
+            group("lb/dying", virtual_ips=[GroupVirtualIP(address="192.0.2.130")]),
+            Reason.ADDRESS_IN_USE,
+        ),
+        (pool("third", "10.3.0.0/28"), pool("third", "10.2.0.0/28"), Reason.OVERLAP),
+    ],
+)
+def test_an_edit_of_an_object_in_deletion_is_evaluated(before: Any, after: Any, reason: str) -> None:
+    """A tenant's own finalizer keeps an object in deletion for any time, so its edits are those of any other object."""
+    world = [EDGE, pool(), pool("metered", "10.2.0.0/28", max_per_namespace=1)]
+    victim = service("other/web", group="lb/edge", holds=["192.0.2.130"])
+    everything = PolicyOptions(external_ips_scope="all")
+    for change in (lambda each: each, leaving):
+        found = update(change(before), change(after), *world, victim, options=everything)
+        assert not found.allowed
+        assert not reason or set(reasons(found)) == {reason}
+    assert update(leaving(before), leaving(before), *world, victim, options=everything) == ALLOWED
+
+
+def test_a_new_object_is_evaluated_even_with_a_deletion_timestamp() -> None:
+    """The API server removes the field from a manifest only after admission."""
+    assert not create(leaving(service("shop/web", group="lb/gone")), EDGE).allowed
+
+
+def leaving(found: Any) -> Any:
+    """*found* in deletion."""
+    metadata = msgspec.structs.replace(found.metadata, deletion_timestamp="2026-05-01T00:00:00Z")
+    return msgspec.structs.replace(found, metadata=metadata)
 
 
 @pytest.mark.parametrize("asked", [{"pool": "gone"}, {"wants": "203.0.113.1"}, {"wants": "192.0.2.130"}])

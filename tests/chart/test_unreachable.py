@@ -17,6 +17,8 @@ pytestmark = [pytest.mark.chart, pytest.mark.apiserver]
 
 HELD = {"finalizers": ["kavip.io/test"]}
 EXTERNAL = ["192.0.2.200"]
+CROWD = [f"{number:05}" for number in range(52_000)]
+"""As many annotations as an object has room for, 256 KiB."""
 PLAIN = {
     "plain": service("new"),
     "ClusterIP": service("new", type="ClusterIP"),
@@ -56,6 +58,23 @@ def before(server: ControlPlane) -> ControlPlane:
     create(server, service("held", metadata={**MARKED, **HELD}))
     server.kubectl("delete", "service", "held", "--wait=false")
     return server
+
+
+@pytest.fixture
+def leaving(before: ControlPlane) -> ControlPlane:
+    """The same with one object of each kind in deletion, made by ``kubectl apply`` and held by a finalizer."""
+    before.kubectl("create", f"--filename={manifests.CONFIG}/samples/vippool.yaml")
+    before.kubectl("apply", "-f", "-", input=json.dumps(_leaving_service()))
+    create(before, service("crowded", metadata={"annotations": dict.fromkeys(CROWD, ""), **HELD}))
+    for each in ("keepalivedgroup/edge", "vippool/edge"):
+        patch(before, each, {"metadata": HELD})
+    leaving = ("service/leaving", "service/crowded", "keepalivedgroup/edge", "vippool/edge")
+    before.kubectl("delete", *leaving, "--wait=false")
+    return before
+
+
+def _leaving_service(**metadata: Any) -> dict[str, Any]:
+    return service("leaving", metadata={**MARKED, **HELD, **metadata})
 
 
 @pytest.fixture
@@ -137,3 +156,32 @@ def patch(server: ControlPlane, subject: str, change: dict[str, Any], *flags: st
 def unanswered(done: Result) -> bool:
     """Whether the API server refused because kavip does not answer."""
     return bool(done.returncode) and "failed calling webhook" in done.stderr
+
+
+def test_objects_in_deletion_can_be_cleaned_up(installed: Callable[..., ControlPlane], leaving: ControlPlane) -> None:
+    """``kubectl apply`` and patches remove finalizers, whatever the annotations; another DELETE is accepted."""
+    server = installed()
+    deleted = server.kubectl("delete", "vippool/edge", "keepalivedgroup/edge", "service/leaving", "--wait=false")
+    assert deleted.returncode == 0
+    patch(server, "service/leaving", {"metadata": {"annotations": {"example.com/note": "a"}}})
+    server.kubectl("apply", "-f", "-", input=json.dumps(_leaving_service(finalizers=[])))
+    for each in ("service/crowded", "keepalivedgroup/edge", "vippool/edge"):
+        patch(server, each, {"metadata": {"finalizers": []}})
+    kinds = ("service/leaving", "service/crowded", "keepalivedgroup/edge", "vippool/edge")
+    assert not server.kubectl("get", *kinds, "--ignore-not-found").stdout
+
+
+def test_objects_in_deletion_cannot_be_changed(installed: Callable[..., ControlPlane], leaving: ControlPlane) -> None:
+    """Spec, labels and kavip's annotations of an object in deletion are reviewed as those of any other."""
+    server = installed()
+    for kind, change in (
+        ("service/leaving", {"spec": {"externalIPs": EXTERNAL}}),
+        ("service/leaving", {"metadata": {"labels": {"a": "b"}}}),
+        ("service/leaving", {"metadata": {"annotations": {names.GROUP_ANNOTATION: "lb/edge"}}}),
+        ("service/leaving", {"metadata": {"annotations": {names.POOL_ANNOTATION: None}}}),
+        ("service/leaving", {"metadata": {"annotations": {names.POOL_ANNOTATION: "other"}, "finalizers": []}}),
+        ("keepalivedgroup/edge", {"spec": {"virtualIPs": [{"address": "192.0.2.7"}]}}),
+        ("keepalivedgroup/edge", {"metadata": {"labels": {names.DEFAULT_GROUP_LABEL: "true"}}}),
+        ("vippool/edge", {"spec": {"autoAssign": False}}),
+    ):
+        assert unanswered(patch(server, kind, change, check=False)), (kind, change)

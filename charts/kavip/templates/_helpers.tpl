@@ -45,6 +45,30 @@ key.startsWith('kavip.io/') || key.startsWith('keepalived-operator.redhat-cop.io
 || (has({{ .object }}.spec.loadBalancerClass) && {{ .object }}.spec.loadBalancerClass{{ .classed }})))
 {{- end }}
 
+{{- /* CEL: object and oldObject differ in the field given, which both may lack. */}}
+{{- define "kavip.differs" -}}
+has(object.{{ . }}) != has(oldObject.{{ . }}) || (has(object.{{ . }}) && object.{{ . }} != oldObject.{{ . }})
+{{- end }}
+
+{{- /* CEL: .object carries a kavip annotation that .other lacks, or has with another value. */}}
+{{- define "kavip.otherAnnotation" -}}
+(has({{ .object }}.metadata.annotations) && {{ .object }}.metadata.annotations.exists(key,
+(key.startsWith('kavip.io/') || key.startsWith('keepalived-operator.redhat-cop.io/'))
+&& (!has({{ .other }}.metadata.annotations) || !(key in {{ .other }}.metadata.annotations)
+|| {{ .other }}.metadata.annotations[key] != {{ .object }}.metadata.annotations[key])))
+{{- end }}
+
+{{- /* CEL, of the validators: removing a finalizer from an object in deletion needs no review. */}}
+{{- define "kavip.notOnlyEndingDeletion" -}}
+object == null ? !has(oldObject.metadata.deletionTimestamp) :
+(oldObject == null || !has(object.metadata.deletionTimestamp)
+|| {{ include "kavip.differs" "spec" }}
+|| {{ include "kavip.differs" "metadata.labels" }}
+|| (({{ include "kavip.differs" "metadata.annotations" }})
+&& ({{ include "kavip.otherAnnotation" (dict "object" "object" "other" "oldObject") }}
+|| {{ include "kavip.otherAnnotation" (dict "object" "oldObject" "other" "object") }})))
+{{- end }}
+
 {{- /* Annotations by which somebody else writes caBundle, where the certificate is theirs. */}}
 {{- define "kavip.trust" -}}
 {{- if eq .Values.certs.mode "cert-manager" -}}
