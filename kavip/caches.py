@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 from kavip import names, telemetry
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
+from kavip.api.workload import ConfigMap
 from kavip.kube import resources
 from kavip.kube.client import Client
 from kavip.kube.informer import Informer
@@ -177,8 +178,20 @@ class Caches:
 
     def _update_owned(self, old: Owned | None, new: Owned | None) -> None:
         group = self.objects.store(old, new)
+        if isinstance(new or old, ConfigMap):
+            self._update_published(group)
         if self._enqueue is not None and self.snapshot.any_group(group):
             self._enqueue(Key(KeyKind.GROUP, group))
+
+    def _update_published(self, group: str) -> None:
+        """Let objects in deletion hold what the published configuration of *group* contains."""
+        changes = self.snapshot.publish(group, self.objects.published_text(group))
+        if self._enqueue is None or not changes:
+            return
+        self.snapshot.ledger.cooldown.start(self._now())
+        for before, after in changes:
+            for key in enqueue.of(self.snapshot, before, after):
+                self._enqueue(key)
 
     def _update_operator(self, old: OperatorObject | None, new: OperatorObject | None) -> None:
         self.operator.store(old, new, at=time.monotonic())

@@ -112,12 +112,11 @@ class Service(Wire, frozen=True):
     @property
     def validated_external_ips(self) -> tuple[Address, ...]:
         """
-        The ``spec.externalIPs`` that admission has validated.
+        The ``spec.externalIPs`` that admission has validated: none if only the default group makes kavip manage it.
 
-        Empty if only the default group makes kavip manage the Service, and while the Service is being deleted: the
-        webhook does not validate the external IPs then.
+        A Service in deletion has in the Snapshot only those that it holds.
         """
-        return self.external_addresses if self.selects_kavip and not self.metadata.deletion_timestamp else ()
+        return self.external_addresses if self.selects_kavip else ()
 
     @property
     def virtual_ips(self) -> tuple[Address, ...]:

@@ -6,7 +6,8 @@ Everything that a decision may read: one value, filled by informers, by files or
 * :mod:`~kavip.snapshot.endpoints`: on which nodes a Service answers;
 * :mod:`~kavip.snapshot.groupchoice`: which group serves a Service;
 * :mod:`~kavip.snapshot.membership`: which Services belong to which group;
-* :mod:`~kavip.snapshot.placement`: on which nodes the pods of a group run.
+* :mod:`~kavip.snapshot.placement`: on which nodes the pods of a group run;
+* :mod:`~kavip.snapshot.deletion`: which addresses an object in deletion still holds.
 """
 
 from kavip.snapshot.groupchoice import is_candidate as is_candidate

@@ -55,3 +55,8 @@ def is_candidate(service: Service) -> bool:
 def has_foreign_status(service: Service) -> bool:
     """Whether another controller wrote the address in status: kavip always writes its condition with it."""
     return bool(service.status.load_balancer.ingress) and not read_record(service).reason
+
+
+def scope_of(group: KeepalivedGroup) -> object:
+    """Which Services *group* serves."""
+    return group.key, group.spec.allowed_namespaces

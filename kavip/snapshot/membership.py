@@ -12,6 +12,9 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 from zlib import crc32
 
+import msgspec
+
+from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
 
 D = TypeVar("D")
@@ -182,3 +185,11 @@ def _whole(_key: str) -> str:
 
 def _part(key: str) -> str:
     return f"{crc32(key.encode()) % _PARTS}"
+
+
+def reuse_equal_parts(group: KeepalivedGroup, before: KeepalivedGroup) -> KeepalivedGroup:
+    """*group* with the same objects as *before* if they are equal, so that results derived from them stay valid."""
+    if group.status.router_ids == before.status.router_ids:
+        status = msgspec.structs.replace(group.status, router_ids=before.status.router_ids)
+        group = msgspec.structs.replace(group, status=status)
+    return msgspec.structs.replace(group, spec=before.spec) if group.spec == before.spec else group

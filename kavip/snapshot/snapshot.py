@@ -13,8 +13,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-import msgspec
-
 from kavip import names
 from kavip.api.address import Address
 from kavip.api.cluster import Namespace, Network, Node, ServiceCIDR
@@ -29,9 +27,10 @@ from kavip.ipam.pools import Pools
 from kavip.ipam.record import read_record
 from kavip.memo import KEEPS_NOTHING, Memory
 from kavip.snapshot.clusterranges import PodRanges, rejected_ranges, service_ranges
+from kavip.snapshot.deletion import LeavingObjects
 from kavip.snapshot.endpoints import EndpointIndex
-from kavip.snapshot.groupchoice import choose_group, is_candidate
-from kavip.snapshot.membership import Membership, ShareOf
+from kavip.snapshot.groupchoice import choose_group, is_candidate, scope_of
+from kavip.snapshot.membership import Membership, ShareOf, reuse_equal_parts
 from kavip.snapshot.placement import GroupNodesIndex
 
 Object = Service | KeepalivedGroup | VIPPool | Node | Namespace | Network | EndpointSlice | ServiceCIDR
@@ -60,7 +59,9 @@ class Snapshot:
         """Start empty. *group_namespaces*: the namespaces whose groups kavip serves; none: all."""
         self.group_namespaces = frozenset(group_namespaces)
         self.services: dict[str, Service] = {}
+        """Of those in deletion, only with the external IPs that they hold (:mod:`kavip.snapshot.deletion`)."""
         self.groups: dict[str, KeepalivedGroup] = {}
+        """Of those in deletion, only with the virtual IPs that they hold."""
         self.outside: dict[str, KeepalivedGroup] = {}
         """The groups of other namespaces: kavip does not serve them; only their VRIDs and ports count as in use."""
         self.pools: dict[str, VIPPool] = {}
@@ -83,6 +84,17 @@ class Snapshot:
         self.api_server_addresses: frozenset[Address] = frozenset()
         self._endpoints = EndpointIndex(self.slices)
         self._memories: dict[str, Memory] = {}  # by group
+        self._leaving = LeavingObjects(self)
+        self._stores: dict[str, dict[str, Any]] = {
+            names.SERVICE: self.services,
+            names.KEEPALIVED_GROUP: self.groups,
+            names.VIP_POOL: self.pools,
+            names.NODE: self.nodes,
+            names.NAMESPACE: self.namespaces,
+            names.NETWORK: self.networks,
+            names.ENDPOINT_SLICE: self.slices,
+            names.SERVICE_CIDR: self.service_ranges,
+        }
 
     @classmethod
     def from_objects(cls, objects: Iterable[Object], *, group_namespaces: Collection[str] = ()) -> Snapshot:
@@ -110,10 +122,12 @@ class Snapshot:
             self.outside[key] = obj
             self._choose_again(self._membership.choosers(key))
             return False
-        store = self._store(KINDS[type(obj)])
+        store = self._stores[KINDS[type(obj)]]
         before = store.get(key)
+        if isinstance(obj, Service | KeepalivedGroup):
+            obj = self._leaving.held_part(obj)
         if isinstance(obj, KeepalivedGroup) and isinstance(before, KeepalivedGroup):
-            obj = _like(obj, before)
+            obj = reuse_equal_parts(obj, before)
         store[key] = obj
         match obj:
             case Service():
@@ -139,13 +153,16 @@ class Snapshot:
                 self.ledger.reserve(f"{names.KEEPALIVED_GROUP} {key}", obj.virtual_ips)
                 self._update_nodes(self._reported.reporting(before, obj))
                 self._choose_default()
-                if not isinstance(before, KeepalivedGroup) or _allowed(before) != _allowed(obj):
+                if not isinstance(before, KeepalivedGroup) or scope_of(before) != scope_of(obj):
                     self._choose_again(self._membership.choosers(key))
+                if not isinstance(before, KeepalivedGroup) or before.spec is not obj.spec:
+                    self._update_leaving()
         return False
 
     def drop(self, kind: str, key: str) -> None:
         """Remove the object of *kind* with *key*, if there is one."""
-        before = self._store(kind).pop(key, None)
+        before = self._stores[kind].pop(key, None)
+        self._leaving.forget(kind, key)
         if kind == names.KEEPALIVED_GROUP:
             self.outside.pop(key, None)
         match kind:
@@ -174,20 +191,29 @@ class Snapshot:
                 self._update_nodes(self._reported.reporting(before))
                 self._choose_default()
                 self._choose_again(self._membership.choosers(key))
+                self._update_leaving()
 
-    def _store(self, kind: str) -> dict[str, Object]:
-        stores: dict[str, Any] = {  # one dict per kind, typed as a dict of their union
-            names.SERVICE: self.services,
-            names.KEEPALIVED_GROUP: self.groups,
-            names.VIP_POOL: self.pools,
-            names.NODE: self.nodes,
-            names.NAMESPACE: self.namespaces,
-            names.NETWORK: self.networks,
-            names.ENDPOINT_SLICE: self.slices,
-            names.SERVICE_CIDR: self.service_ranges,
-        }
-        found: dict[str, Object] = stores[kind]
-        return found
+    def publish(self, group: str, text: str) -> list[tuple[Object, Object]]:
+        """
+        Record that the nodes of *group* run the configuration *text*; "": none.
+
+        Returns the objects in deletion that hold other addresses than before, each before and after.
+        """
+        if text == self._leaving.text(group):
+            return []
+        self._leaving.publish(group, text)
+        return self._update_leaving(group)
+
+    def _update_leaving(self, group: str = "") -> list[tuple[Object, Object]]:
+        """Determine again what Services in deletion hold, and *group* if it is in deletion."""
+        changes: list[tuple[Object, Object]] = []
+        for each in self._leaving.affected_by(group):
+            store, key = self._stores[KINDS[type(each)]], each.key
+            before, now = store[key], self._leaving.held_part(each)
+            if before != now:
+                self._enter(each)
+                changes.append((before, store[key]))
+        return changes
 
     def _configure_pools(self) -> None:
         """Parse the pools that have changed, and let the ledger count over the new ones."""
@@ -255,7 +281,7 @@ class Snapshot:
             or (before.key, before.spec) != (self._default.key, self._default.spec)
         ):
             self._membership.set_default_group(self._default.key if self._default else "")
-            if before is None or self._default is None or _allowed(before) != _allowed(self._default):
+            if before is None or self._default is None or scope_of(before) != scope_of(self._default):
                 self._choose_again(self._membership.choosers_in())
         # without a default group its Services are not served; they go on sharing addresses
         if self._default is not None and self.ledger.set_default_group(self._default.key):
@@ -293,8 +319,7 @@ class Snapshot:
 
     def namespace_labels(self, name: str) -> dict[str, str]:
         """The labels of namespace *name*; none if it is unknown."""
-        found = self.namespaces.get(name)
-        return (found.metadata.labels if found else None) or {}
+        return ((found := self.namespaces.get(name)) and found.metadata.labels) or {}
 
     def allows(self, group: KeepalivedGroup, namespace: str) -> bool:
         """Whether Services of *namespace* may use *group* (``spec.allowedNamespaces``; absent: all)."""
@@ -349,9 +374,12 @@ class Snapshot:
 
     def companions(self, group: KeepalivedGroup) -> list[KeepalivedGroup]:
         """The other groups that run on a node of *group*, including those that kavip does not serve, sorted by key."""
-        nodes = {node.metadata.name for node in self.group_nodes(group)}
-        others = (other for other in self.every_group if other.key != group.key)
-        return [one for one in others if not nodes.isdisjoint(node.metadata.name for node in self.group_nodes(one))]
+        nodes, others = {node.metadata.name for node in self.group_nodes(group)}, self.every_group
+        return [
+            one
+            for one in others
+            if one.key != group.key and not nodes.isdisjoint(node.metadata.name for node in self.group_nodes(one))
+        ]
 
     def group_nodes(self, group: KeepalivedGroup) -> tuple[Node, ...]:
         """The nodes on which the group's DaemonSet runs, sorted by name."""
@@ -368,19 +396,6 @@ class Snapshot:
     def endpoint_nodes(self, service: str) -> frozenset[str]:
         """The nodes on which kube-proxy answers for *service*, according to its EndpointSlices."""
         return self._endpoints.nodes_of(service)
-
-
-def _like(group: KeepalivedGroup, before: KeepalivedGroup) -> KeepalivedGroup:
-    """*group* with the same objects as *before* if they are equal, so that results derived from them stay valid."""
-    if group.status.router_ids == before.status.router_ids:
-        status = msgspec.structs.replace(group.status, router_ids=before.status.router_ids)
-        group = msgspec.structs.replace(group, status=status)
-    return msgspec.structs.replace(group, spec=before.spec) if group.spec == before.spec else group
-
-
-def _allowed(group: KeepalivedGroup) -> object:
-    """Which Services *group* serves."""
-    return group.key, group.spec.allowed_namespaces
 
 
 def _without_status(pool: Object | None) -> object:

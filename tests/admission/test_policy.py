@@ -16,7 +16,7 @@ from kavip.api.service import Service
 from kavip.names import Reason
 from kavip.snapshot import Object, Snapshot
 from tests.admission.evaluation import EDGE, SHOP, create, reasons, update
-from tests.support.build import group, node, pool, service
+from tests.support.build import group, in_deletion, node, pool, service
 
 
 def test_a_valid_service_has_no_finding() -> None:
@@ -153,7 +153,7 @@ def test_an_unrelated_edit_is_accepted_in_a_closed_and_full_group() -> None:
 def test_deletion_is_not_evaluated(asked: Service | KeepalivedGroup) -> None:
     """No finding for a DELETE, and none for ``kubectl apply`` that removes a finalizer from an object in deletion."""
     assert policy.review(Review(Operation.DELETE, asked), Snapshot()) == ALLOWED
-    held, freed = leaving(asked), leaving(asked)
+    held, freed = in_deletion(asked), in_deletion(asked)
     notes = {**(asked.metadata.annotations or {}), "kubectl.kubernetes.io/last-applied-configuration": "{}"}
     freed = msgspec.structs.replace(freed, metadata=msgspec.structs.replace(freed.metadata, annotations=notes))
     assert policy.review(Review(Operation.UPDATE, freed, held), Snapshot()) == ALLOWED
@@ -184,25 +184,19 @@ def test_deletion_is_not_evaluated(asked: Service | KeepalivedGroup) -> None:
 )
 def test_an_edit_of_an_object_in_deletion_is_evaluated(before: Any, after: Any, reason: str) -> None:
     """A tenant's own finalizer keeps an object in deletion for any time, so its edits are those of any other object."""
-    world = [EDGE, pool(), pool("metered", "10.2.0.0/28", max_per_namespace=1)]
+    world: list[Object] = [EDGE, pool(), pool("metered", "10.2.0.0/28", max_per_namespace=1)]
     victim = service("other/web", group="lb/edge", holds=["192.0.2.130"])
     everything = PolicyOptions(external_ips_scope="all")
-    for change in (lambda each: each, leaving):
-        found = update(change(before), change(after), *world, victim, options=everything)
+    for old, new in ((before, after), (in_deletion(before), in_deletion(after))):
+        found = update(old, new, *world, victim, options=everything)
         assert not found.allowed
         assert not reason or set(reasons(found)) == {reason}
-    assert update(leaving(before), leaving(before), *world, victim, options=everything) == ALLOWED
+    assert update(in_deletion(before), in_deletion(before), *world, victim, options=everything) == ALLOWED
 
 
 def test_a_new_object_is_evaluated_even_with_a_deletion_timestamp() -> None:
     """The API server removes the field from a manifest only after admission."""
-    assert not create(leaving(service("shop/web", group="lb/gone")), EDGE).allowed
-
-
-def leaving(found: Any) -> Any:
-    """*found* in deletion."""
-    metadata = msgspec.structs.replace(found.metadata, deletion_timestamp="2026-05-01T00:00:00Z")
-    return msgspec.structs.replace(found, metadata=metadata)
+    assert not create(in_deletion(service("shop/web", group="lb/gone")), EDGE).allowed
 
 
 @pytest.mark.parametrize("asked", [{"pool": "gone"}, {"wants": "203.0.113.1"}, {"wants": "192.0.2.130"}])

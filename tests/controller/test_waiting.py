@@ -62,7 +62,7 @@ class Desk:
         return self.world.condition(WEB, ASSIGNED)
 
     def _stored(self, kind: type, key: str) -> Any:
-        return self.snapshot._store(KINDS[kind]).get(key)
+        return self.snapshot._stores[KINDS[kind]].get(key)
 
     def _changed(self, old: Object | None, new: Object | None) -> None:
         self.snapshot.ledger.cooldown.start(self.world.now)

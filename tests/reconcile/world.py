@@ -245,6 +245,7 @@ class World:
             self.objects.configmaps[write.key] = ConfigMap(
                 metadata=metadata, data={**theirs, **body["data"]}, binary_data=body.get("binaryData")
             )
+            self.snapshot.publish(write.key, self.objects.published_text(write.key))
         elif kind := MONITORING.get(write.kind):
             made: Any = msgspec.convert({**body, "metadata": metadata}, kind)
             self.objects.store(None, made)

@@ -1,7 +1,9 @@
 """Builders of objects: a few words make a whole object."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from kavip import names
 from kavip.api.cluster import (
@@ -23,6 +25,8 @@ from kavip.api.meta import Metadata
 from kavip.api.pool import PoolSpec, VIPPool
 from kavip.api.service import Ingress, LoadBalancer, Service, ServicePort, ServiceSpec, ServiceStatus
 from kavip.api.slice import Endpoint, EndpointConditions, EndpointSlice
+
+T = TypeVar("T", bound=Service | KeepalivedGroup | VIPPool)
 
 
 def metadata(key: str, **more: Any) -> Metadata:
@@ -78,6 +82,12 @@ def group(
         spec=GroupSpec(**{"interface": "eth0", **spec}),
         status=GroupStatus(router_ids=router_ids),
     )
+
+
+def in_deletion(found: T) -> T:
+    """*found* in deletion, as a finalizer keeps it."""
+    metadata = msgspec.structs.replace(found.metadata, deletion_timestamp="2026-05-01T00:00:00Z", finalizers=["a/b"])
+    return msgspec.structs.replace(found, metadata=metadata)
 
 
 def pool(name: str = "edge", *addresses: str, created: str = "2026-01-01T00:00:00Z", **spec: Any) -> VIPPool:

@@ -12,7 +12,6 @@ from itertools import chain
 from operator import attrgetter
 from typing import Final
 
-from kavip import names
 from kavip.api.address import Address
 from kavip.api.group import KeepalivedGroup
 from kavip.api.refusal import Refusal
@@ -57,9 +56,9 @@ class Elsewhere:
 def elsewhere_of(snapshot: Snapshot, objects: OwnedObjects, group: KeepalivedGroup) -> Elsewhere:
     """The running texts of other groups than *group*, if these have pods."""
     found = {
-        key: data.get(names.TAKE_OVER_KEY, data.get(names.CONFIG_KEY, ""))
+        key: objects.published_text(key)
         for key, each in objects.configmaps.items()
-        if key != group.key and objects.pods.get(key) and key in snapshot.groups and (data := each.data or {})
+        if key != group.key and objects.pods.get(key) and key in snapshot.groups and each.data
     }
     return Elsewhere(found, snapshot.memory)
 

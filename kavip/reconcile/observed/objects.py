@@ -42,6 +42,12 @@ class OwnedObjects:
         """The pods of *group*."""
         return tuple(self.pods.get(group, {}).values())
 
+    def published_text(self, group: str) -> str:
+        """The text that kavip has published for the nodes of *group*; "" without one."""
+        configmap = self.configmaps.get(group)
+        data = (configmap.data if configmap else None) or {}
+        return data.get(names.TAKE_OVER_KEY, data.get(names.CONFIG_KEY, ""))
+
     def find(self, kind: str, key: str) -> Made | None:
         """The object of *kind* with *key*, except pods."""
         match kind:
