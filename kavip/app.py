@@ -132,7 +132,7 @@ class App:
         )
         # Strangers can cause access reviews, so these share no connection with the lease.
         reviews = Client.from_settings(settings.kubeconfig or None, observe=_count_request)
-        authorizer = ExternalIPAuthorizer(reviews)
+        authorizer = ExternalIPAuthorizer(reviews, is_openshift=lambda: self._caches.is_openshift)
         server = WebhookServer(
             self._caches.snapshot,
             unready=lambda: ", ".join(self._caches.unready()),

@@ -139,6 +139,11 @@ class Caches:
             if not each.synced.is_set():
                 yield f"cache of {each.resource.kind} is not filled: {each.current_error or 'listing'}"
 
+    @property
+    def is_openshift(self) -> bool:
+        """Whether the cluster has OpenShift's kind Network."""
+        return any(each.is_available for each in self.informers if each.resource is resources.NETWORKS)
+
     def update_metrics(self) -> None:
         """Set the metrics that are computed at each scrape."""
         for number, each in enumerate(self.informers):

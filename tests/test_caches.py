@@ -97,3 +97,12 @@ def test_a_list_of_pools_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None
     pools = [build.pool(f"p{number}", f"10.0.{number}.0/24") for number in range(50)]
     informer._replace(pools, [])
     assert (len(configured), len(configured[0].in_force)) == (1, 50)
+
+
+def test_openshift_is_known_by_its_kind() -> None:
+    """The kind Network is enough; the object need not exist."""
+    caches = Caches(cast(Client, None), owned=False)
+    assert not caches.is_openshift
+    networks = next(each for each in caches.informers if each.resource is resources.NETWORKS)
+    networks.is_available = True
+    assert caches.is_openshift

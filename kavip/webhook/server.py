@@ -54,11 +54,11 @@ _JSON: Final = "application/json"
 log: Final = structlog.get_logger(__name__)
 
 Decide = Callable[[AdmissionRequest, Snapshot, PolicyOptions], Verdict]
-Authorize = Callable[[UserInfo, str], Awaitable[bool]]
-"""Whether a user may set any external IP on Services of a namespace."""
+Authorize = Callable[[UserInfo], Awaitable[bool]]
+"""Whether a user may set any external IP."""
 
 
-async def no_exemptions(_user: UserInfo, _namespace: str) -> bool:
+async def no_exemptions(_user: UserInfo) -> bool:
     """No user is exempt from the rules for external IPs."""
     return False
 
@@ -227,7 +227,7 @@ class WebhookServer:
         except BadInput as error:
             log.warning("no access review", error=str(error))
             return verdict
-        return exempted if await self._may_set_external_ips(user, request.namespace) else verdict
+        return exempted if await self._may_set_external_ips(user) else verdict
 
     async def _decide(self, route: Route, request: AdmissionRequest) -> Verdict:
         """Decide, and again once a missing reference exists: the same ``kubectl apply`` may create it."""

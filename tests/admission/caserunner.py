@@ -47,7 +47,7 @@ class CaseRunner:
             return ALLOWED
         return replace(route.decide(request, self._snapshot, self.case.options), missing=())
 
-    async def exempts(self, _user: UserInfo, _namespace: str) -> bool:
+    async def exempts(self, _user: UserInfo) -> bool:
         """Whether the user of the case may set any external IP."""
         return self.case is not None and self.case.exempt
 

@@ -16,14 +16,18 @@ EDITOR = {"apiGroups": [""], "resources": ["services"], "verbs": ["get", "create
 EXEMPT = {"apiGroups": [""], "resources": ["services/externalips"], "verbs": ["create"]}
 
 
-def granted(name: str, rule: dict[str, Any], *users: str) -> list[dict[str, Any]]:
-    """A Role with this rule in namespace shop, bound to *users*."""
+ALL = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
+
+
+def granted(name: str, rule: dict[str, Any], *users: str, namespace: str = "shop") -> list[dict[str, Any]]:
+    """A Role with this rule, bound to *users*; without a *namespace* a ClusterRole."""
     subjects = [{"apiGroup": RBAC, "kind": "User", "name": user} for user in users]
-    ref = {"apiGroup": RBAC, "kind": "Role", "name": name}
+    kind = "Role" if namespace else "ClusterRole"
+    ref = {"apiGroup": RBAC, "kind": kind, "name": name}
     version = f"{RBAC}/v1"
     return [
-        object_of("Role", name, namespace="shop", version=version, rules=[rule]),
-        object_of("RoleBinding", name, namespace="shop", version=version, roleRef=ref, subjects=subjects),
+        object_of(kind, name, namespace=namespace, version=version, rules=[rule]),
+        object_of(f"{kind}Binding", name, namespace=namespace, version=version, roleRef=ref, subjects=subjects),
     ]
 
 
@@ -47,10 +51,11 @@ class User:
 
 
 def test_external_ips_need_a_pool_or_a_right(installation: Installation) -> None:
-    """RBAC decides about the exemption; unchanged external IPs are accepted."""
+    """RBAC decides about the exemption, cluster-wide; unchanged external IPs are accepted."""
     installation.start("--external-ips-scope=all")
     installation.applied(a_pool("edge", "192.0.2.128/27"), *granted("editor", EDITOR, "ann", "eve"))
-    installation.applied(*granted("exempt", EXEMPT, "ann"))
+    installation.applied(*granted("owner", ALL, "eve"))
+    installation.applied(*granted("kavip-test-exempt", EXEMPT, "ann", namespace=""))
     ann, eve = User(installation, "ann"), User(installation, "eve")
     wait_for("Services are judged", lambda: "in no VIPPool" in eve.apply("probe", "203.0.113.1").stderr)
     assert eve.apply("probe", "203.0.113.1").stderr == (

@@ -27,27 +27,40 @@ NAMESPACE = "kavip-access-test"
 GRANTED = UserInfo(username="ann", groups=["system:authenticated"])
 GROUPED = UserInfo(username="bob", groups=["system:authenticated", "netops"], extra={"scopes": ["a", "b"]}, uid="u")
 NOBODY = UserInfo(username="eve", groups=["system:authenticated"])
-RULES = [
-    {"apiGroups": [""], "resources": ["services/externalips"], "verbs": ["create"]},
-]
+TENANT = UserInfo(username="tom", groups=["system:authenticated"])
+OPERATOR = UserInfo(username="olga", groups=["system:authenticated"])
+RBAC = "rbac.authorization.k8s.io"
+
+
+def granted(name: str, rule: dict[str, Any], *subjects: tuple[str, str], namespace: str = "") -> list[dict[str, Any]]:
+    """A role with *rule*, bound to *subjects* (kind and name); cluster-wide without a *namespace*."""
+    role = "Role" if namespace else "ClusterRole"
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    common = {"apiVersion": f"{RBAC}/v1", "metadata": metadata}
+    users = [{"apiGroup": RBAC, "kind": kind, "name": user} for kind, user in subjects]
+    ref = {"apiGroup": RBAC, "kind": role, "name": name}
+    return [
+        {**common, "kind": role, "rules": [rule]},
+        {**common, "kind": f"{role}Binding", "roleRef": ref, "subjects": users},
+    ]
+
+
 OBJECTS: list[dict[str, Any]] = [
     {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
-    {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "Role",
-        "metadata": {"name": "externalips", "namespace": NAMESPACE},
-        "rules": RULES,
-    },
-    {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "RoleBinding",
-        "metadata": {"name": "externalips", "namespace": NAMESPACE},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "externalips"},
-        "subjects": [
-            {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "ann"},
-            {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "netops"},
-        ],
-    },
+    *granted(
+        "kavip-test-externalips",
+        {"apiGroups": [""], "resources": ["services/externalips"], "verbs": ["create"]},
+        ("User", "ann"),
+        ("Group", "netops"),
+    ),
+    *granted(
+        "kavip-test-openshift",
+        {"apiGroups": ["network.openshift.io"], "resources": ["service/externalips"], "verbs": ["create"]},
+        ("User", "olga"),
+    ),
+    *granted(
+        "everything", {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}, ("User", "tom"), namespace=NAMESPACE
+    ),
 ]
 
 
@@ -63,15 +76,16 @@ class Clock:
 
 @pytest.fixture(scope="module")
 def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
-    """A control plane whose RBAC permits ann and the group netops."""
-    control_plane.kubectl("apply", "-f", "-", input="\n---\n".join(map(json.dumps, OBJECTS)))
+    """A control plane whose RBAC permits ann, the group netops, and on OpenShift olga; tom owns a namespace."""
+    given = "\n---\n".join(map(json.dumps, OBJECTS))
+    control_plane.kubectl("apply", "-f", "-", input=given)
     yield control_plane
-    control_plane.kubectl("delete", "namespace", NAMESPACE, "--wait=false", check=False)
+    control_plane.kubectl("delete", "-f", "-", "--wait=false", "--ignore-not-found", check=False, input=given)
 
 
 @pytest.mark.apiserver
 async def test_rbac_decides_and_the_answer_is_cached(plane: ControlPlane) -> None:
-    """By user and by group, in one namespace; a removed permission has an effect after the cache time."""
+    """By user and by group, cluster-wide; a removed permission has an effect after the cache time."""
     clock = Clock()
     async with Client.from_settings(str(plane.kubeconfig)) as client:
         authorizer = ExternalIPAuthorizer(client, clock=clock)
@@ -79,7 +93,7 @@ async def test_rbac_decides_and_the_answer_is_cached(plane: ControlPlane) -> Non
         async def may(user: UserInfo) -> bool:
             """Whether *user* is permitted soon: the API server reads RBAC objects by watches."""
             for _ in range(600):
-                if await authorizer.may_set_external_ips(user, NAMESPACE):
+                if await authorizer.may_set_external_ips(user):
                     return True
                 await asyncio.sleep(0.1)
                 clock.now += CACHE_SECONDS
@@ -87,16 +101,21 @@ async def test_rbac_decides_and_the_answer_is_cached(plane: ControlPlane) -> Non
 
         assert await may(GROUPED)
         assert await may(GRANTED)
-        assert not await authorizer.may_set_external_ips(NOBODY, NAMESPACE)
-        assert not await authorizer.may_set_external_ips(GRANTED, "default")
-        plane.kubectl("delete", "rolebinding", "externalips", "-n", NAMESPACE)
-        assert await authorizer.may_set_external_ips(GRANTED, NAMESPACE)
+        assert not await authorizer.may_set_external_ips(NOBODY)
+        assert await authorizer.may_set_external_ips(GRANTED)
+        assert not await authorizer.may_set_external_ips(OPERATOR)
+        assert not await authorizer.may_set_external_ips(TENANT)
+        openshift = ExternalIPAuthorizer(client, is_openshift=lambda: True)
+        answers = [await openshift.may_set_external_ips(each) for each in (OPERATOR, GRANTED, TENANT)]
+        assert answers == [True, False, False]
+        plane.kubectl("delete", "clusterrolebinding", "kavip-test-externalips")
+        assert await authorizer.may_set_external_ips(GRANTED)
         for _ in range(600):
             clock.now += CACHE_SECONDS
-            if not await authorizer.may_set_external_ips(GRANTED, NAMESPACE):
+            if not await authorizer.may_set_external_ips(GRANTED):
                 break
             await asyncio.sleep(0.1)
-        assert not await authorizer.may_set_external_ips(GRANTED, NAMESPACE)
+        assert not await authorizer.may_set_external_ips(GRANTED)
 
 
 class FakeClient:
@@ -107,13 +126,14 @@ class FakeClient:
         self.gate = asyncio.Event()
         if is_open:
             self.gate.set()
-        self.users: list[str] = []
+        self.users, self.asked = list[str](), list[dict[str, str]]()
         self.most = self.in_flight = 0
 
     async def create_review(self, _resource: object, body: Any, *, timeout: float) -> SubjectAccessReview:
         """Allow ann."""
         assert timeout >= 1
         self.users.append(body["spec"]["user"])
+        self.asked.append(body["spec"]["resourceAttributes"])
         self.in_flight += 1
         self.most = max(self.most, self.in_flight)
         await self.gate.wait()
@@ -131,12 +151,12 @@ async def test_answers_are_kept_by_hash_until_they_expire() -> None:
     client, clock = FakeClient(), Clock()
     authorizer = authorizer_of(client, clock)
     for number in range(100):
-        await authorizer.may_set_external_ips(UserInfo(username=f"{number}" + "x" * 60_000), "shop")
+        await authorizer.may_set_external_ips(UserInfo(username=f"{number}" + "x" * 60_000))
     assert {len(key) for key in authorizer._cache} == {32}
     clock.now = CACHE_SECONDS
-    assert await authorizer.may_set_external_ips(GRANTED, "shop")
+    assert await authorizer.may_set_external_ips(GRANTED)
     assert len(authorizer._cache) == 1
-    assert await authorizer.may_set_external_ips(GRANTED, "shop")
+    assert await authorizer.may_set_external_ips(GRANTED)
     assert len(client.users) == 101
 
 
@@ -146,7 +166,7 @@ async def test_few_requests_are_in_flight(monkeypatch: pytest.MonkeyPatch) -> No
     client, clock = FakeClient(is_open=False), Clock()
     authorizer = authorizer_of(client, clock)
     users = [GRANTED, *(UserInfo(username=f"u{number}") for number in range(1500)), GRANTED]
-    asking = [asyncio.create_task(authorizer.may_set_external_ips(user, "shop")) for user in users]
+    asking = [asyncio.create_task(authorizer.may_set_external_ips(user)) for user in users]
     await asyncio.sleep(0)
     while client.in_flight < MAX_IN_FLIGHT:
         await asyncio.sleep(0)
@@ -168,6 +188,20 @@ async def test_a_user_of_any_size_is_not_asked_about() -> None:
     assert (response["allowed"], fake.asked) == (False, [])
 
 
+@pytest.mark.parametrize(
+    ("is_openshift", "asked"), [(False, ("", "services")), (True, ("network.openshift.io", "service"))]
+)
+async def test_the_question_is_that_of_the_platform(*, is_openshift: bool, asked: tuple[str, str]) -> None:
+    """It is asked for all namespaces, so that no Role grants it; OpenShift has a permission of its own."""
+    client = FakeClient()
+    authorizer = ExternalIPAuthorizer(cast("Client", client), is_openshift=lambda: is_openshift)
+    assert await authorizer.may_set_external_ips(GRANTED)
+    (attributes,) = client.asked
+    assert (attributes.get("group", ""), attributes["resource"]) == asked
+    assert (attributes["verb"], attributes["subresource"]) == ("create", "externalips")
+    assert "namespace" not in attributes
+
+
 EXTERNAL = Refusal(Reason.ADDRESS_NOT_ALLOWED, "not yours", "spec.externalIPs[0]")
 OTHER = Refusal(Reason.GROUP_NOT_FOUND, "no such group", "metadata")
 
@@ -177,11 +211,11 @@ class FakeAuthorizer:
 
     def __init__(self, *, answer: bool) -> None:
         """No request yet."""
-        self.answer, self.asked = answer, list[tuple[str, str]]()
+        self.answer, self.asked = answer, list[str]()
 
-    async def __call__(self, user: UserInfo, namespace: str) -> bool:
+    async def __call__(self, user: UserInfo) -> bool:
         """Record the request and answer."""
-        self.asked.append((user.username, namespace))
+        self.asked.append(user.username)
         return self.answer
 
 
@@ -206,7 +240,7 @@ async def test_the_authorizer_is_asked_only_if_it_decides(
         body = review_body(VALIDATE_SERVICE_PATH, {"metadata": {"name": "web", "namespace": "shop"}})
         response = await connection.review(VALIDATE_SERVICE_PATH, body)
     assert response["allowed"] == allowed
-    assert fake.asked == [("jane", "shop")] * asked
+    assert fake.asked == ["jane"] * asked
 
 
 @pytest.mark.slow
@@ -218,7 +252,7 @@ async def test_an_unresponsive_api_server_keeps_the_refusal(tmp_path: Path) -> N
         async with Client.from_settings(str(kubeconfig)) as client:
             authorizer = ExternalIPAuthorizer(client)
             start = perf_counter()
-            assert not await authorizer.may_set_external_ips(GRANTED, "shop")
+            assert not await authorizer.may_set_external_ips(GRANTED)
             assert 0.9 < perf_counter() - start < 30
             assert authorizer._cache == {}
 
