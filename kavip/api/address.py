@@ -48,9 +48,13 @@ def parse_address(text: str, field: str = "") -> Address:
     return Address(address.version, int(address))
 
 
-@lru_cache(16384)  # one event reads an address about six times, and in a Shared group all addresses of the group
 def read_address(text: str) -> Address | None:
     """Read an address in an object, for example in a status, as the kernel would; None if *text* is not an address."""
+    return _read(text) if len(text) <= _MAX_LENGTH else None  # longer texts must not fill the cache
+
+
+@lru_cache(16384)  # one event reads an address about six times, and in a Shared group all addresses of the group
+def _read(text: str) -> Address | None:
     try:
         address = ip_address(text)
     except ValueError:

@@ -4,7 +4,9 @@ The prober of the agents: reads ``/state`` of every node of every group and keep
 One task per node and group. It asks often while the node does not run the wanted configuration yet, or is master of
 what another node is master of too, and less often as time goes by. Otherwise it asks at the ordinary interval, or less
 often if there are many nodes. Few requests are in flight at a time, each has a timeout, and no answer is read beyond
-its limit. An answer equal to the last one is not even decoded.
+its limit. An answer equal to the last one is not even decoded. A large one is decoded in a thread, so that the leader
+goes on meanwhile, and of the VIPs in it only those are read that the group wants. A node whose answers cost much is
+asked less often (:mod:`kavip.controller.probebudget`).
 
 A change is reported once for a group in :data:`FOLD` seconds, after the other nodes were asked as well: a fail-over is
 two answers. A node that does not answer keeps its last state; :data:`SILENCE` seconds of silence are a change.
@@ -15,11 +17,13 @@ import dataclasses
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import blake2b
-from typing import Final
+from typing import Final, NamedTuple
 
 import aiohttp
 import msgspec
@@ -27,10 +31,11 @@ import structlog
 
 from kavip import names
 from kavip.api.agent import decode_state
+from kavip.controller.probebudget import ProbeBudget
 from kavip.reconcile.observed import collisions, exporter
-from kavip.reconcile.observed.agent import counts_of, node_state, resumed
+from kavip.reconcile.observed.agent import WantedVIPs, counts_of, node_state, resumed
 from kavip.reconcile.observed.agentstates import EVER, MASTER, AgentStates, Contact, NodeState
-from kavip.reconcile.observed.collisions import Tally
+from kavip.reconcile.observed.collisions import Tally, Trace
 from kavip.reconcile.plan import ProbeTarget
 from kavip.telemetry import AGENT_PROBES
 
@@ -54,6 +59,7 @@ _RATE: Final = 400  # probes per second over all nodes of all groups, when no ch
 _PEERS_AT_ONCE: Final = 64  # nodes of a group that are asked at once because another one has changed
 _LAG: Final = 0.2  # seconds for which an agent may reuse what it read from keepalived (agent.keepalived.monitor.FRESH)
 _LARGEST: Final = 2 * 2**20  # bytes; 20,000 VIPs in 510 instances are one megabyte
+_SMALL: Final = 16 * 2**10  # bytes; a smaller answer is decoded within a millisecond
 
 
 class AgentProber:
@@ -78,6 +84,7 @@ class AgentProber:
         self._tasks: asyncio.TaskGroup | None = None
         self._notifying: dict[str, asyncio.TimerHandle] = {}
         self._contested: dict[str, frozenset[str]] = {}  # by group, instances with several masters
+        self._decoder: ThreadPoolExecutor | None = None  # one thread: several would take the loop's time
 
     @property
     def agents(self) -> AgentStates:
@@ -87,12 +94,15 @@ class AgentProber:
     async def run(self) -> None:
         """Probe until cancelled."""
         try:
+            self._decoder = ThreadPoolExecutor(1, "decode agent state")
             async with asyncio.TaskGroup() as self._tasks:
                 for group, target in self._targets.items():
                     self._start_probes(group, target.hosts)
                 await asyncio.Event().wait()
         finally:
             self._tasks = None
+            if self._decoder is not None:
+                self._decoder.shutdown(wait=False, cancel_futures=True)
             self._probes.clear()
             for handle in self._notifying.values():
                 handle.cancel()
@@ -108,6 +118,8 @@ class AgentProber:
         else:
             self._targets[group] = target
         hosts = target.hosts if target else {}
+        if before and target and before.vips != target.vips:
+            self._forget_digests(group)
         self._states = self._states.with_nodes(group, sorted(hosts))
         self._probe_now(group, {*hosts, *(before.hosts if before else ())})
         self._start_probes(group, hosts)
@@ -118,10 +130,17 @@ class AgentProber:
             if probe := self._probes.get((group, node)):
                 probe.wake.set()
 
+    def _forget_digests(self, group: str) -> None:
+        """Decode the next answers of *group*, even equal ones: they may have VIPs that were not wanted before."""
+        for key, probe in self._probes.items():
+            if key[0] == group:
+                probe.digest, probe.wanted_changes = b"", probe.wanted_changes + 1
+
     def _start_probes(self, group: str, nodes: Iterable[str]) -> None:
         for node in sorted(nodes):
             if self._tasks is not None and (group, node) not in self._probes:
-                probe = self._probes[group, node] = _NodeProbe(group, node, answered=self._clock())
+                now = self._clock()
+                probe = self._probes[group, node] = _NodeProbe(group, node, answered=now, budget=ProbeBudget(now))
                 self._tasks.create_task(self._run_probe(probe), name=f"probe {group} {node}")
 
     async def _run_probe(self, probe: "_NodeProbe") -> None:
@@ -138,6 +157,8 @@ class AgentProber:
                 async with asyncio.timeout(self._interval_now if is_calm else self._quick_interval(times)):
                     await probe.wake.wait()
                 times = 0
+            while (delay := probe.budget.delay(at=self._clock(), nodes=len(self._probes))) > 0:
+                await asyncio.sleep(delay)
             probe.wake.clear()
         self._probes.pop((probe.group, probe.node), None)
 
@@ -161,14 +182,14 @@ class AgentProber:
     # --- one request --------------------------------------------------------------------------------------------------
     async def _probe_agent(self, probe: "_NodeProbe", url: str) -> NodeState | None:
         """Ask kavip's agent; None if it does not answer for this group."""
-        group, node, sent = probe.group, probe.node, self._clock()
+        group, node, sent, changes = probe.group, probe.node, self._clock(), probe.wanted_changes
         try:
             async with self._silent_slots if probe.is_silent else self._slots:
                 sent, asked = self._clock(), datetime.now(UTC)
                 body = await self._get(url)
             digest = blake2b(body, digest_size=16).digest()
             known = self._states.states_of(group).get(node) if digest == probe.digest else None
-            fresh = known or self._read(probe, body, asked=asked)
+            fresh = known or await self._read(probe, body, asked=asked)
             state = collisions.noted(fresh, probe.tally, at=self._clock())
             state = self._bridge_restart(probe, state)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -191,7 +212,7 @@ class AgentProber:
         if state is None:
             self._record_silence(probe)
             return None
-        probe.digest = digest if probe.stopped_at is None else b""
+        probe.digest = digest if probe.stopped_at is None and changes == probe.wanted_changes else b""
         self._record_answer(probe, state, sent=sent)
         return state
 
@@ -224,14 +245,20 @@ class AgentProber:
                     raise ValueError(f"answer is longer than {_LARGEST} bytes")
             return bytes(body)
 
-    def _read(self, probe: "_NodeProbe", body: bytes, *, asked: datetime) -> NodeState | None:
+    async def _read(self, probe: "_NodeProbe", body: bytes, *, asked: datetime) -> NodeState | None:
         """The state in *body*; None: another group's agent has the port, or the node has left the group meanwhile."""
-        report = decode_state(body)
-        target = self._targets.get(probe.group)
-        if report.group != probe.group or target is None or probe.node not in target.hosts:
+        target, answered = self._targets.get(probe.group), datetime.now(UTC)
+        decode = partial(_decode, body, target.vips if target else {}, asked=asked, answered=answered)
+        probe.budget.spend(len(body), at=self._clock(), nodes=len(self._probes))
+        if len(body) <= _SMALL or self._decoder is None:
+            answer = decode()
+        else:
+            answer = await asyncio.get_running_loop().run_in_executor(self._decoder, decode)
+        now = self._targets.get(probe.group)
+        if answer.group != probe.group or now is None or probe.node not in now.hosts:
             return None
-        probe.tally = collisions.follow(probe.tally, counts_of(report), at=self._clock())
-        return node_state(report, asked=asked, answered=datetime.now(UTC))
+        probe.tally = collisions.follow(probe.tally, answer.counts, at=self._clock())
+        return answer.state
 
     def _bridge_restart(self, probe: "_NodeProbe", state: NodeState | None) -> NodeState | None:
         """*state*; while keepalived has only just ended, with what it ran before: kubelet starts it again."""
@@ -297,13 +324,16 @@ class _NodeProbe:
     """
     The probe of one *node* of one *group*.
 
-    *answered*: when the node last answered. *masters*: the instances that it is master of. *stopped_at*: since when its
+    *answered*: when the node last answered. *budget*: what further answers may cost. *wanted_changes*: how often the
+    VIPs that are read have changed. *masters*: the instances that it is master of. *stopped_at*: since when its
     keepalived does not run. *is_unreadable*: that was logged.
     """
 
     group: str
     node: str
     answered: float
+    budget: ProbeBudget
+    wanted_changes: int = 0
     wake: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     digest: bytes = b""
     masters: frozenset[str] = frozenset()
@@ -311,6 +341,21 @@ class _NodeProbe:
     stopped_at: float | None = None
     is_silent: bool = False
     is_unreadable: bool = False
+
+
+class _Answer(NamedTuple):
+    """The answer of an agent of *group*: its *state*, and its *counts* of adverts from outside."""
+
+    group: str
+    state: NodeState
+    counts: Mapping[Trace, int]
+
+
+def _decode(body: bytes, vips: WantedVIPs | None, *, asked: datetime, answered: datetime) -> _Answer:
+    """The answer in *body*. Pure: it may run in a thread."""
+    report = decode_state(body)
+    state = node_state(report, wanted=vips, asked=asked, answered=answered)
+    return _Answer(report.group, state, counts_of(report))
 
 
 def _is_expected(state: NodeState, target: ProbeTarget) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,8 +15,10 @@ from aiohttp import web
 from kavip.api.address import parse_address
 from kavip.api.agent import AgentState, decode_state
 from kavip.controller import prober as probing
+from kavip.controller.probebudget import BURST, RATE, RATE_IN_ALL, ProbeBudget
 from kavip.controller.prober import AgentProber
 from kavip.names import Reason
+from kavip.reconcile.observed import agent as reading
 from kavip.reconcile.observed.agent import node_state
 from kavip.reconcile.observed.agentstates import ExcludedInstance, NodeState
 from kavip.reconcile.observed.mastership import Mastership
@@ -401,3 +404,96 @@ def test_malformed_addresses_are_skipped() -> None:
     body = json.dumps(state("h1", "192.0.2.130", "nonsense")).encode()
     assert node_state(decode_state(body)).runs == frozenset({parse_address("192.0.2.130")})
     assert NodeState() != node_state(decode_state(body))
+
+
+# --- answers that are to cost much ------------------------------------------------------------------------------------
+WANTED = {"192.0.2.130": parse_address("192.0.2.130")}
+
+
+def lie(number: int) -> web.Response:
+    """An answer of 1.5 MiB that is never the same: 60,000 VIPs that the group does not have, and one that it has."""
+    vips = [f"10.{number % 256}.{n >> 8}.{n & 255}" + " " * 10 for n in range(60_000)]
+    return web.Response(body=json.dumps(state("h1", *vips, "192.0.2.130", vrrp="MASTER")).encode())
+
+
+def test_only_wanted_vips_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 60,001 VIPs one is wanted: the others are neither parsed nor kept."""
+    parsed: list[str] = []
+    monkeypatch.setattr(reading, "read_address", parsed.append)
+    body = lie(7).body
+    assert isinstance(body, bytes)
+    assert len(body) > 1.4 * 2**20
+    seen = node_state(decode_state(body), wanted=WANTED)
+    assert (seen.runs, seen.masters) == (frozenset(WANTED.values()), frozenset(WANTED.values()))
+    assert [each.virtual_ips for each in seen.instances] == [1]
+    assert parsed == []
+
+
+async def test_a_large_answer_is_decoded_off_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one thread for all nodes; a small answer is not worth the hop."""
+    threads: list[tuple[bool, str]] = []
+
+    def reading(body: bytes) -> AgentState:
+        threads.append((len(body) > 2**20, threading.current_thread().name))
+        return decode_state(body)
+
+    monkeypatch.setattr(probing, "decode_state", reading)
+    liar, honest = Agent(lambda: lie(liar.asked)), Agent(lambda: web.json_response(state("h1")))
+    async with (
+        serving(liar) as port,
+        serving(liar, "127.0.0.3", port),
+        serving(honest, "127.0.0.2", port),
+        watching(interval=0.01) as (probe, _),
+    ):
+        hosts = {f"n{number}": f"127.0.0.{number}" for number in (1, 2, 3)}
+        probe.set_target("lb/edge", ProbeTarget(hosts, port, "h1", vips=WANTED))
+        async with asyncio.timeout(PATIENCE):
+            while len(probe.agents.states_of("lb/edge")) < 3:
+                await asyncio.sleep(0.01)
+    assert {name for is_large, name in threads if is_large} == {"decode agent state_0"}
+    assert {name for is_large, name in threads if not is_large} == {threading.main_thread().name}
+
+
+async def test_a_node_whose_answers_are_dear_is_asked_less_often() -> None:
+    """After a burst of new answers it is asked no more until time has paid for them; others go on."""
+    at = 0.0
+    liar, honest = Agent(lambda: lie(liar.asked)), Agent(lambda: web.json_response(state(f"h{honest.asked}")))
+    async with (
+        serving(liar) as port,
+        serving(honest, "127.0.0.2", port),
+        watching(interval=0.01, clock=lambda: at) as (probe, _),
+    ):
+        hosts = {"n1": "127.0.0.1", "n2": "127.0.0.2"}
+        probe.set_target("lb/edge", ProbeTarget(hosts, port, "h1", vips=WANTED))
+        async with asyncio.timeout(PATIENCE):
+            while honest.asked < 50:
+                await asyncio.sleep(0.01)
+    size = len(lie(1).body)  # type: ignore[arg-type]
+    assert liar.asked <= BURST // size + 1
+
+
+def test_the_budget_of_a_node_is_its_share() -> None:
+    """Bytes, not seconds, are counted: a rate for each node, and one for all of them."""
+    budget = ProbeBudget(at=0.0)
+    budget.spend(BURST, at=0.0, nodes=1)
+    assert budget.delay(at=0.0, nodes=1) == 0.0
+    budget.spend(RATE, at=0.0, nodes=1)
+    assert budget.delay(at=0.0, nodes=1) == 1.0
+    assert budget.delay(at=0.0, nodes=RATE_IN_ALL // RATE * 4) == 4.0
+    assert budget.delay(at=1.0, nodes=1) == 0.0
+    assert budget.delay(at=1e9, nodes=1) == 0.0
+    assert budget.left == BURST
+
+
+async def test_a_vip_that_becomes_wanted_is_read_from_an_equal_answer() -> None:
+    """The nodes may run it already: then their answers do not change."""
+    agent, more = Agent(lambda: web.json_response(state("h1", "192.0.2.130", "192.0.2.131"))), "192.0.2.131"
+    async with serving(agent) as port, watching(interval=0.01) as (probe, _):
+        for wanted in (WANTED, {**WANTED, more: parse_address(more)}):
+            probe.set_target("lb/edge", ProbeTarget({"n1": "127.0.0.1"}, port, "h1", vips=wanted))
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    seen = probe.agents.states_of("lb/edge").get("n1")
+                    if seen and seen.runs == frozenset(wanted.values()):
+                        break
+                    await asyncio.sleep(0.01)

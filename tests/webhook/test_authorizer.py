@@ -102,7 +102,6 @@ async def test_rbac_decides_and_the_answer_is_cached(plane: ControlPlane) -> Non
         assert await may(GROUPED)
         assert await may(GRANTED)
         assert not await authorizer.may_set_external_ips(NOBODY)
-        assert await authorizer.may_set_external_ips(GRANTED)
         assert not await authorizer.may_set_external_ips(OPERATOR)
         assert not await authorizer.may_set_external_ips(TENANT)
         openshift = ExternalIPAuthorizer(client, is_openshift=lambda: True)

@@ -2,7 +2,7 @@
 What to do now so that the nodes of a group come to run its configuration: publish, apply, replace pods, ask agents.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -111,7 +111,27 @@ def _target(existing: Existing, desired: Desired, switchover: Switchover | None,
         instances=takeover.instances,
         prepared=published.next.digest if published and published.next else "",
         switch_at=instant_text(published.switch_at) if published else "",
+        vips=_wanted_vips(desired),
     )
+
+
+def _wanted_vips(desired: Desired) -> Mapping[str, Address]:
+    """The VIPs of *desired* by text, before and after a switch; the same object where none has changed."""
+    memory, model, final = desired.members.memory, desired.configuration.model, desired.configuration.final
+    models = filter(None, (model, final if final is not model else None))
+    instances = [each for one in models for each in one.instances]
+    return memory.last(_merged, "", tuple(memory.last(_texts, each.name, each.carried) for each in instances))
+
+
+def _texts(addresses: Iterable[Address]) -> Mapping[str, Address]:
+    return {str(each): each for each in addresses}
+
+
+def _merged(parts: Iterable[Mapping[str, Address]]) -> Mapping[str, Address]:
+    found: dict[str, Address] = {}
+    for each in parts:
+        found |= each
+    return found
 
 
 def _hosts(pods: Sequence[Pod], desired: Desired) -> dict[str, str]:

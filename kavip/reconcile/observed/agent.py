@@ -1,10 +1,11 @@
 """
 The answer of an agent at ``/state``, as decisions need it.
 
-The answer is untrusted: a node may be compromised. Texts are cut, so that they fit into a status.
+The answer is untrusted: a node may be compromised, and a router on the way may change what it says. Texts are cut, so
+that they fit into a status, and of the VIPs only those are read that the group wants.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
@@ -21,12 +22,29 @@ DRIFT: Final = 0.3
 """Seconds by which a node's clock may differ from the controller's: more would show as two masters during a switch."""
 
 
-def node_state(state: AgentState, *, asked: datetime | None = None, answered: datetime | None = None) -> NodeState:
-    """What decisions need of *state*; the agent was *asked* and *answered* at these times of the controller's clock."""
+WantedVIPs = Mapping[str, Address]
+"""The VIPs of a group, by their canonical text, which is how agents report them."""
+
+
+def node_state(
+    state: AgentState,
+    *,
+    wanted: WantedVIPs | None = None,
+    asked: datetime | None = None,
+    answered: datetime | None = None,
+) -> NodeState:
+    """
+    What decisions need of *state*: of its VIPs those that are *wanted*; None: all.
+
+    The agent was *asked* and *answered* at these times of the controller's clock.
+    """
+    find: Callable[[str], Address | None] = read_address if wanted is None else wanted.get
     runs: dict[Address, str] = {}
     masters: set[Address] = set()
+    counts: list[int] = []
     for instance in state.instances:
-        addresses = {address for text in instance.virtual_ips if (address := read_address(text))}
+        addresses = {address for text in instance.virtual_ips if (address := find(text))}
+        counts.append(len(addresses))
         runs |= dict.fromkeys(addresses, instance.name)
         if instance.state == MASTER:
             masters |= addresses
@@ -36,11 +54,11 @@ def node_state(state: AgentState, *, asked: datetime | None = None, answered: da
             each.router_id,
             each.family,
             one_line(each.state),
-            len(each.virtual_ips),
+            count,
             each.last_transition,
             each.priority,
         )
-        for each in state.instances
+        for each, count in zip(state.instances, counts, strict=True)
     )
     return NodeState(
         config_hash=state.config_hash,
@@ -52,7 +70,7 @@ def node_state(state: AgentState, *, asked: datetime | None = None, answered: da
         masters=frozenset(masters),
         instance_of=runs,
         instances=tuple(sorted(sights, key=lambda sight: sight.name)),
-        excluded=tuple(sorted(map(_excluded, state.left_out), key=lambda each: each.name)),
+        excluded=tuple(sorted((_excluded(each, find) for each in state.left_out), key=lambda each: each.name)),
         prepared=one_line(state.prepared),
         next_refused=one_line(state.next_refused),
         next_refused_code=state.next_refused_code,
@@ -104,13 +122,13 @@ def counts_of(state: AgentState) -> Mapping[Trace, int]:
     return found
 
 
-def _excluded(excluded: ExcludedReport) -> ExcludedInstance:
+def _excluded(excluded: ExcludedReport, find: Callable[[str], Address | None]) -> ExcludedInstance:
     return ExcludedInstance(
         name=one_line(excluded.name),
         reason=one_line(excluded.reason),
         by_keepalived=excluded.by is RefusedBy.KEEPALIVED,
         kept=excluded.kept,
-        virtual_ips=frozenset(address for text in excluded.virtual_ips if (address := read_address(text))),
+        virtual_ips=frozenset(address for text in excluded.virtual_ips if (address := find(text))),
     )
 
 
