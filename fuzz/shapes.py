@@ -56,7 +56,7 @@ def shape(info: wire.Type) -> st.SearchStrategy[Any]:
             return st.dictionaries(st.sampled_from(KEYS), shape(value), max_size=4)
         case wire.UnionType(types=types):
             return st.one_of(*map(shape, types))
-        case wire.StrType():
+        case wire.StrType() | wire.EnumType():  # an enum of the wire types takes any text
             return _TEXT
         case wire.BoolType():
             return st.booleans()
