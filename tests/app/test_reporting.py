@@ -15,6 +15,7 @@ from tests.app.conftest import Installation, Replica, a_group, a_pool, a_service
 
 pytestmark = pytest.mark.apiserver
 
+GROUP = "; group lb/edge by default"
 FULL = "pool edge is full: 2 of 2 assigned"
 REMEDY = "free an address or enlarge the pool"
 ADDRESSES = "kavip.io/addresses"
@@ -138,8 +139,8 @@ def assigned_and_waiting(cluster: Cluster) -> None:
     full = "full: 2 of 2 assigned; free an address or add some to spec.addresses"
     cluster.wait_event("young", f"{FULL}; {REMEDY}")
     cluster.wait_event("edge", full)
-    cluster.wait_event("s0", "192.0.2.128 from pool edge")
-    assert cluster.events("s0") == {"192.0.2.128 from pool edge": 1}
+    cluster.wait_event("s0", f"192.0.2.128 from pool edge{GROUP}")
+    assert cluster.events("s0") == {f"192.0.2.128 from pool edge{GROUP}": 1}
     assert cluster.installation.condition("young")["message"] == f"{FULL}; {REMEDY}"
     selective = a_pool("lab", "198.51.100.0/24", namespaceSelector={"matchLabels": {"env": "prod"}})
     cluster.installation.applied(selective)
@@ -223,16 +224,16 @@ def a_move_is_reported_with_both_addresses(cluster: Cluster) -> None:
     cluster.edit("vippool", "edge", {"spec": {"addresses": ["192.0.2.128/29"]}})
     cluster.until("young", "Assigned")
     cluster.request("s0", "192.0.2.135")
-    moved = "192.0.2.135 from pool edge (was 192.0.2.128)"
+    moved = f"192.0.2.135 from pool edge{GROUP} (was 192.0.2.128)"
     cluster.wait_event("s0", moved)
     cluster.edit("vippool", "edge", {"spec": {"exclude": ["192.0.2.129"]}})
     cluster.until("s1", "Stranded", "192.0.2.129 is excluded from pool edge")
     cluster.wait_event("s1", cluster.installation.condition("s1")["message"])
     cluster.wait_event("edge", "IPv4 addresses are free")
-    cluster.wait_event("young", "192.0.2.130 from pool edge")
+    cluster.wait_event("young", f"192.0.2.130 from pool edge{GROUP}")
     told = cluster.all_events()
-    assert told["young"]["192.0.2.130 from pool edge"] == 1
-    assert told["s0"] == {"192.0.2.128 from pool edge": 1, moved: 1}
+    assert told["young"][f"192.0.2.130 from pool edge{GROUP}"] == 1
+    assert told["s0"] == {f"192.0.2.128 from pool edge{GROUP}": 1, moved: 1}
     assert sorted(told["s1"].values()) == [1, 1]
     assert told["edge"]["IPv4 addresses are free"] == 1
     assert cluster.metrics("kavip_services_waiting") == {}

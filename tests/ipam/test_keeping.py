@@ -75,7 +75,7 @@ def test_reassign_moves_only_a_stranded_service() -> None:
 
 
 def test_the_message_of_a_stranded_dual_stack_service_is_stable() -> None:
-    """The address is excluded now, and its pool still admits the Service: the first message already names both."""
+    """The held address is excluded, and its pool still admits the Service. The first message names both addresses."""
     edited = pool("edge", "192.0.2.128/30", "2001:db8::/126", exclude=["192.0.2.130"])
     first = outcome(ours("shop/web", ["192.0.2.130"], **PREFER), pools=(edited,))
     assert len(first.addresses) == 2
