@@ -168,3 +168,13 @@ def texts() -> str:
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found.append(node.value)
     return "\n".join(found)
+
+
+def test_the_threat_model_names_tests_that_exist() -> None:
+    """Each remedy in the tables of the threat model is proved by a test."""
+    lines = (DOCS / "explanation" / "threat-model.md").read_text().splitlines()
+    rows = [line for line in lines if line.count(" | ") > 1 and "::" in line]
+    assert len(rows) > 15
+    for row in rows:
+        for path, name in re.findall(r"`([a-z_/]+)::(test_\w+)`", row):
+            assert f"def {name}(" in (ROOT / "tests" / f"{path}.py").read_text(), f"tests/{path}.py has no {name}"

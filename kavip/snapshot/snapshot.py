@@ -275,16 +275,13 @@ class Snapshot:
     def _choose_default(self) -> None:
         labelled = (group for group in self.groups.values() if group.is_default)
         before, self._default = self._default, min(labelled, key=lambda group: group.metadata.age_key, default=None)
-        if (
-            before is None
-            or self._default is None
-            or (before.key, before.spec) != (self._default.key, self._default.spec)
-        ):
-            self._membership.set_default_group(self._default.key if self._default else "")
-            if before is None or self._default is None or scope_of(before) != scope_of(self._default):
+        default = self._default
+        if before is None or default is None or (before.key, before.spec) != (default.key, default.spec):
+            self._membership.set_default_group(default.key if default else "")
+            if before is None or default is None or scope_of(before) != scope_of(default):
                 self._choose_again(self._membership.choosers_in())
         # without a default group its Services are not served; they go on sharing addresses
-        if self._default is not None and self.ledger.set_default_group(self._default.key):
+        if default is not None and self.ledger.set_default_group(default.key):
             self._share_again(self._membership.candidates(""))
 
     # --- reading --------------------------------------------------------------------------------------------------
@@ -319,7 +316,8 @@ class Snapshot:
 
     def namespace_labels(self, name: str) -> dict[str, str]:
         """The labels of namespace *name*; none if it is unknown."""
-        return ((found := self.namespaces.get(name)) and found.metadata.labels) or {}
+        found = self.namespaces.get(name)
+        return (found.metadata.labels if found else None) or {}
 
     def allows(self, group: KeepalivedGroup, namespace: str) -> bool:
         """Whether Services of *namespace* may use *group* (``spec.allowedNamespaces``; absent: all)."""
@@ -374,12 +372,9 @@ class Snapshot:
 
     def companions(self, group: KeepalivedGroup) -> list[KeepalivedGroup]:
         """The other groups that run on a node of *group*, including those that kavip does not serve, sorted by key."""
-        nodes, others = {node.metadata.name for node in self.group_nodes(group)}, self.every_group
-        return [
-            one
-            for one in others
-            if one.key != group.key and not nodes.isdisjoint(node.metadata.name for node in self.group_nodes(one))
-        ]
+        nodes = {node.metadata.name for node in self.group_nodes(group)}
+        others = (other for other in self.every_group if other.key != group.key)
+        return [one for one in others if not nodes.isdisjoint(node.metadata.name for node in self.group_nodes(one))]
 
     def group_nodes(self, group: KeepalivedGroup) -> tuple[Node, ...]:
         """The nodes on which the group's DaemonSet runs, sorted by name."""
