@@ -9,10 +9,10 @@ from hack.testbed import runs
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.process import wait_for
 from hack.testbed.programs import Programs
-from kavip import names
 from kavip.admission import registration
 from kavip.webhook import body
 from tests.admission.caserunner import NAME, CaseRunner, case_runner
+from tests.support import crds
 from tests.support.loopthread import LoopThread
 from tests.support.manifests import CRDS
 
@@ -51,8 +51,8 @@ def runner(dual: ControlPlane) -> Iterator[CaseRunner]:
 
 def _is_registered(runner: CaseRunner) -> bool:
     """Whether the API server calls both kinds of webhook; it learns of each by a separate watch."""
-    plain = {**PROBE.object, "metadata": {"name": "plain", "namespace": PROBE.object["metadata"]["namespace"]}}
+    group = crds.new(nodeSelector={})
     with runner.running(PROBE):
         refused = runner.kubectl("apply", "--dry-run=server", "-f", "-", given=PROBE.object)
-        filled = runner.kubectl("create", "--dry-run=server", "--output=yaml", "-f", "-", given=plain)
-        return refused.returncode != 0 and names.GROUP_ANNOTATION in filled.stdout
+        filled = runner.kubectl("create", "--dry-run=server", "--output=yaml", "-f", "-", given=group)
+        return refused.returncode != 0 and "unicastEnabled: true" in filled.stdout
