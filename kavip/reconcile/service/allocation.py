@@ -56,27 +56,7 @@ def assign(
     removal: AddressRemoval | None,
     now: datetime,
 ) -> AddressAssignment:
-    """
-    The addresses of *service*; *removal*: the last time that another controller removed them.
-
-    The condition of a Service that names no group records *group*, which kavip chose, as soon as it has an address.
-    """
-    found = _assign(snapshot, service, group, options=options, removal=removal, now=now)
-    if service.declared_group or not group or not (found.addresses or found.removal):
-        return found
-    message = Record(found.state.reason, found.state.message).with_group(group)
-    return replace(found, state=replace(found.state, message=message))
-
-
-def _assign(
-    snapshot: Snapshot,
-    service: Service,
-    group: str,
-    *,
-    options: ReconcileOptions,
-    removal: AddressRemoval | None,
-    now: datetime,
-) -> AddressAssignment:
+    """The addresses of *service*; *removal*: the last time that another controller removed them."""
     reason = assigned_reason(service)
     if reason not in ASSIGNED_REASONS and reason != Reason.FOREIGN_STATUS:
         removal = None
@@ -88,6 +68,14 @@ def _assign(
     if removal is not None or reason in ASSIGNED_REASONS:
         return replace(found, removal=next_removal(removal, found.addresses, now=now))
     return found
+
+
+def with_recorded_group(found: AddressAssignment, service: Service, group: str) -> AddressAssignment:
+    """*found*; once a Service that names no group has an address, its condition records *group*, which kavip chose."""
+    if service.declared_group or not group or not (found.addresses or found.removal):
+        return found
+    message = Record(found.state.reason, found.state.message).with_group(group)
+    return replace(found, state=replace(found.state, message=message))
 
 
 def assigned_reason(service: Service) -> str:

@@ -99,7 +99,8 @@ def _serve(
     record, removal = observed.records.group(group), observed.records.removals.get(service.key)
     assignment = None
     if service.is_load_balancer:
-        assignment = allocation.assign(snapshot, service, group, options=options, removal=removal, now=now)
+        found = allocation.assign(snapshot, service, group, options=options, removal=removal, now=now)
+        assignment = allocation.with_recorded_group(found, service, group)
     serving = ServingGroup.of(snapshot, group, observed)
     excluded = record.excluded.get(service.key)
     problems = {service.key: excluded} if excluded else None
