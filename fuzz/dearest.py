@@ -130,7 +130,7 @@ def skipping(body: bytes) -> float:
 
 @st.composite
 def bodies(draw: st.DrawFn, path: str, size: int) -> tuple[bytes, list[str]]:
-    """A review for *path* of at most *size* bytes, and the parts of it that are large."""
+    """A request body of at most *size* bytes for *path*, and the names of its large fields."""
     kind = shapes.kind_of(path)
     places = _PLACES[kind]
     chosen = draw(st.lists(st.sampled_from(sorted(places)), min_size=1, max_size=_REPEATED, unique=True))

@@ -4,7 +4,7 @@ An HTTP server for untrusted networks: short handlers, and a bounded number of c
 :mod:`~kavip.http.connection` has the deadlines. If every connection is in use, a new one displaces another one
 (:mod:`~kavip.http.shares`), or waits: no request in flight is aborted. The senders of a port have equal shares: first
 the kinds of senders, then the senders of a kind. Of one sender, connections with a successful request and those without
-one have equal shares. Connections with a verified client certificate count for nobody, and are never displaced.
+one have equal shares. Connections with a verified client certificate count for no sender, and are never displaced.
 
 A connection that is displaced between two requests gets a 503 with ``Retry-After: 0``, and stays open for a moment: an
 API server that has just sent a request on it retries. If every connection has a request in flight, one of them closes

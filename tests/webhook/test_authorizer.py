@@ -26,7 +26,7 @@ from tests.webhook.httpclient import connected, review_body
 NAMESPACE = "kavip-access-test"
 GRANTED = UserInfo(username="ann", groups=["system:authenticated"])
 GROUPED = UserInfo(username="bob", groups=["system:authenticated", "netops"], extra={"scopes": ["a", "b"]}, uid="u")
-NOBODY = UserInfo(username="eve", groups=["system:authenticated"])
+UNPRIVILEGED = UserInfo(username="eve", groups=["system:authenticated"])
 TENANT = UserInfo(username="tom", groups=["system:authenticated"])
 OPERATOR = UserInfo(username="olga", groups=["system:authenticated"])
 RBAC = "rbac.authorization.k8s.io"
@@ -101,7 +101,7 @@ async def test_rbac_decides_and_the_answer_is_cached(plane: ControlPlane) -> Non
 
         assert await may(GROUPED)
         assert await may(GRANTED)
-        assert not await authorizer.may_set_external_ips(NOBODY)
+        assert not await authorizer.may_set_external_ips(UNPRIVILEGED)
         assert not await authorizer.may_set_external_ips(OPERATOR)
         assert not await authorizer.may_set_external_ips(TENANT)
         openshift = ExternalIPAuthorizer(client, is_openshift=lambda: True)

@@ -69,7 +69,7 @@ object == null ? !has(oldObject.metadata.deletionTimestamp) :
 || {{ include "kavip.otherAnnotation" (dict "object" "oldObject" "other" "object") }})))
 {{- end }}
 
-{{- /* Annotations by which somebody else writes caBundle, where the certificate is theirs. */}}
+{{- /* Annotations with which cert-manager or OpenShift writes caBundle. */}}
 {{- define "kavip.trust" -}}
 {{- if eq .Values.certs.mode "cert-manager" -}}
 cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/kavip-webhook

@@ -18,7 +18,6 @@ from kavip.reconcile.service.vips import ServiceVIPs
 from kavip.reconcile.text import few
 from kavip.vrrp import tracking
 
-IN_VAIN: Final = "; nobody answers there: "
 _NAMED: Final = 3  # nodes that a message names
 
 
@@ -113,7 +112,7 @@ def _no_endpoints(vips: ServiceVIPs, mastership: Mastership) -> str:
     tracks = {tracking.local_track(unit) for unit in (key, *(f"{key}/{vip}" for vip in vips.addresses))}
     if not vips.service.is_local or any(tracks.isdisjoint(each.unready) for each in mastership.states.values()):
         return ""
-    return f"{IN_VAIN}no node has a ready endpoint (externalTrafficPolicy: Local)"
+    return "; connections to it are dropped: no node has a ready endpoint (externalTrafficPolicy: Local)"
 
 
 def _locations(masters: _Masters) -> str:

@@ -172,15 +172,15 @@ def test_a_group_vip_without_a_master_has_the_message_of_its_group() -> None:
 def test_a_held_vip_with_the_policy_local_shows_its_condition() -> None:
     """It says where no node has a ready endpoint; a held VIP with the policy Cluster needs no message."""
     edge = group(instance("shop/web", 7), instance("shop/api", 8), ids={"shop/web": 7, "shop/api": 8})
-    in_vain = "node n1 holds 192.0.2.130; nobody answers there: no node has a ready endpoint"
+    dropped = "node n1 holds 192.0.2.130; connections to it are dropped: no node has a ready endpoint"
     web = build.service("shop/web", group=GROUP, holds=("192.0.2.130",), external_traffic_policy="Local")
     api = build.service("shop/api", group=GROUP, holds=("192.0.2.131",))
-    web = told(web, names.ConditionType.ADVERTISED, "True", "Master", message=in_vain)
+    web = told(web, names.ConditionType.ADVERTISED, "True", "Master", message=dropped)
     both = "node n1 holds 192.0.2.131; node n2 holds 192.0.2.132"
     api = told(api, names.ConditionType.ADVERTISED, "True", "Master", message=both)
     found = report([edge, web, api])
     assert [(each.state, each.message) for each in found.virtual_ips] == [
-        ("Master", in_vain),
+        ("Master", dropped),
         ("Master", ""),
     ]
     assert found.status == 0

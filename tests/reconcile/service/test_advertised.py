@@ -20,7 +20,7 @@ from tests.reconcile.service.planning import VIP, WEB, conditions_of, web
 from tests.reconcile.world import GROUP, World, body_of, cluster, pod
 from tests.support import build
 
-NOBODY = "; nobody answers there: no node has a ready endpoint (externalTrafficPolicy: Local)"
+NO_ENDPOINT = "; connections to it are dropped: no node has a ready endpoint (externalTrafficPolicy: Local)"
 ADVERTISED = names.ConditionType.ADVERTISED
 SERVICE, EDGE = Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP)
 
@@ -344,7 +344,7 @@ def test_a_vip_without_a_ready_endpoint_is_reported() -> None:
     """With the policy Local, if every node reports that it has no ready endpoint. With Cluster no node is asked."""
     track = frozenset({local_track(WEB)})
     idle = {name: replace(node(*state), unready=track) for name, state in (("n1", ("MASTER",)), ("n2", ()))}
-    for policy, told_ in (("Local", NOBODY), ("Cluster", "")):
+    for policy, told_ in (("Local", NO_ENDPOINT), ("Cluster", "")):
         world = served(web(external_traffic_policy=policy, health_check_node_port=30100))
         say(world, heard=None, **idle)
         assert condition(world) == ("True", "Master", f"node n1 holds {VIP}{told_}")
