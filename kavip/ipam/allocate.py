@@ -73,10 +73,10 @@ def settle_request(
     if findings:
         if ownership.is_foreign() and not request.reassign:
             return outcome.leave_foreign(ownership)
-        return outcome.refuse(ownership, findings[0])
+        return outcome.refuse(ownership, findings[0], ownership.keepable())
     if recalled := _recalled(ownership, lost):
         again = decide(request._replace(wanted=recalled), pools, ledger, namespace_labels=namespace_labels)
-        if isinstance(again, Allocation) and again.refusal is None:
+        if isinstance(again, Allocation) and set(recalled).issubset(again.addresses):
             return again
     return decide(request, pools, ledger, namespace_labels=namespace_labels)
 
@@ -87,7 +87,7 @@ def _recalled(ownership: Ownership, lost: tuple[Address, ...]) -> tuple[Address,
     if request.wanted or request.alien or ownership.held or ownership.ledger.is_expecting(request.key):
         return ()
     found = lost or (request.record.addresses if request.record.reason in ASSIGNED_REASONS else ())
-    return tuple(address for address in found if address.family in request.families and ownership.fits(address))
+    return ownership.first_of(tuple(filter(ownership.fits, found)), most=request.number)
 
 
 def decide(
@@ -171,7 +171,7 @@ def waits_for(
     """
     refusal = decided if isinstance(decided, Refusal) else decided.refusal
     held = () if isinstance(decided, Refusal) else decided.addresses
-    has_all = {address.family for address in held}.issuperset(request.families)
+    has_all = not request.lacking(held)
     if isinstance(decided, Allocation) and refusal is None and (has_all or decided.reason is Reason.FOREIGN_STATUS):
         return ()
     if refusal is not None and refusal.reason is Reason.INVALID_REQUEST:

@@ -17,6 +17,7 @@ T = TypeVar("T")
 
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _NAMESPACED: Final = re.compile(rf"(?=.{{3,317}}\Z){_LABEL}/{_LABEL}(\.{_LABEL})*\Z")
+_COUNT: Final = re.compile(r"[1-9][0-9]?\Z", re.ASCII)
 _NAME: Final = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(\.{_LABEL})*\Z")
 
 
@@ -28,10 +29,15 @@ class Annotation(Generic[T]):
     parse: Callable[[str, str], T]
     doc: str
 
+    @property
+    def field(self) -> str:
+        """The field path."""
+        return annotation_field(self.key)
+
     def read(self, annotations: Mapping[str, str] | None) -> T | None:
         """The parsed value; None if it is absent or empty. Raises :class:`BadInput`."""
         text = annotations.get(self.key) if annotations else None
-        return self.parse(text, annotation_field(self.key)) if text and (text := text.strip()) else None
+        return self.parse(text, self.field) if text and (text := text.strip()) else None
 
 
 def parse_namespaced(text: str, field: str) -> str:
@@ -49,16 +55,26 @@ def parse_name(text: str, field: str) -> str:
 
 
 def parse_addresses(text: str, field: str) -> tuple[Address, ...]:
-    """Read comma-separated addresses, at most one per family; blanks around commas are fine, empty items are not."""
-    found: dict[int, Address] = {}
-    for item in text.split(","):
+    """Read comma-separated addresses, each once; blanks around commas are fine, empty items are not."""
+    items = text.split(",", names.MAX_VIPS)  # a long list is not read to its end
+    if len(items) > names.MAX_VIPS:
+        raise BadInput(field, text, f"has more than {names.MAX_VIPS} items; want at most {names.MAX_VIPS} addresses")
+    found: dict[Address, None] = {}
+    for item in items:
         if not item.strip():
             raise BadInput(field, text, "has an empty item; separate the addresses by single commas")
         address = parse_address(item.strip(), field)
-        if address.family in found:
-            raise BadInput(field, text, f"has two IPv{address.family} addresses; want at most one per family")
-        found[address.family] = address
-    return tuple(found.values())
+        if address in found:
+            raise BadInput(field, text, f"has {address} twice; want each address once")
+        found[address] = None
+    return tuple(found)
+
+
+def parse_count(text: str, field: str) -> int:
+    """Read the number of addresses per family, from 1 to the number of VIPs that a Service may have."""
+    if not _COUNT.match(text) or int(text) > names.MAX_VIPS:
+        raise BadInput(field, text, f"want a number from 1 to {names.MAX_VIPS}")
+    return int(text)
 
 
 def parse_bool(text: str, field: str) -> bool:
@@ -80,7 +96,14 @@ GROUP: Final = Annotation(
 )
 POOL: Final = Annotation(names.POOL_ANNOTATION, parse_name, "name of the VIPPool that the addresses come from")
 ADDRESSES: Final = Annotation(
-    names.ADDRESSES_ANNOTATION, parse_addresses, "comma-separated addresses wanted, at most one per family"
+    names.ADDRESSES_ANNOTATION,
+    parse_addresses,
+    f"comma-separated addresses wanted, at most one per family, or as many as `{names.COUNT_ANNOTATION}` says",
+)
+COUNT: Final = Annotation(
+    names.COUNT_ANNOTATION,
+    parse_count,
+    f"number of addresses per family, all from one pool; at most {names.MAX_VIPS} over both families; absent: 1",
 )
 SHARING_KEY: Final = Annotation(
     names.SHARING_KEY_ANNOTATION,
@@ -94,7 +117,7 @@ REASSIGN: Final = Annotation(
     '`"true"`: kavip may replace an address that is no longer legal, or that another controller wrote',
 )
 
-REGISTRY: Final[tuple[Annotation[Any], ...]] = (GROUP, POOL, ADDRESSES, SHARING_KEY, REASSIGN)
+REGISTRY: Final[tuple[Annotation[Any], ...]] = (GROUP, POOL, ADDRESSES, COUNT, SHARING_KEY, REASSIGN)
 """All of them, in the order of the reference."""
 
 FOREIGN: Final[Mapping[str, str]] = {

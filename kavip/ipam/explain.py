@@ -1,20 +1,22 @@
 """
 Why a Service has its addresses, or none: pool by pool, rule by rule.
 
-Nothing is decided here a second time. The outcome is that of :func:`.allocate.settle`, and each rule is asked of the
-same predicates that the decision uses (:class:`.selection.Selection`, :class:`.pool.Pool`, the ledger); this module
-adds text and order. If the decision asks no pool, because nothing is missing or because the request fails
-earlier, the rules say what a pool would answer.
+This module does not decide again. The outcome is that of :func:`.allocate.settle`, and each rule is evaluated by the
+same predicates that the decision uses (:class:`.selection.Selection`, :class:`.pool.Pool`, the ledger); only the text
+and the order are added. If the decision evaluates no pool, because nothing is missing or because the request fails
+earlier, the rules have the results that a pool would have.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Final, NamedTuple
 
 from kavip import names
 from kavip.api.address import Address
-from kavip.api.refusal import Refusal
+from kavip.api.refusal import Refusal, listed
 from kavip.api.service import Service
 from kavip.ipam import messages
 from kavip.ipam.allocate import Allocation, settle, would_serve
@@ -25,7 +27,7 @@ from kavip.ipam.pool import Pool
 from kavip.ipam.pools import Pools
 from kavip.ipam.ranges import FAMILY_NAMES
 from kavip.ipam.request import Request, read_request
-from kavip.ipam.selection import Selection
+from kavip.ipam.selection import Choice, Selection
 from kavip.names import Reason
 
 _MANY: Final = 10_000_000
@@ -36,8 +38,8 @@ class PoolRole(StrEnum):
 
     HOLDS = "holds"  # an address that the Service keeps
     GIVES = "gives"  # an address that the Service gets now
-    COULD = "could serve"  # every missing family; another pool comes first, or nothing is missing
-    PARTLY = "could serve one family"
+    COULD = "could serve"  # everything missing; another pool comes first, or nothing is missing
+    PARTLY = "could serve a part"
     LACKS = "has nothing for it"  # would serve the Service if it had a free address
     CLOSED = "does not serve it"
     OFF = "not in force"
@@ -83,7 +85,7 @@ class Explanation:
     The *outcome* of a decision, and its causes.
 
     *pools*: in the order in which they are tried, then those that are not in force. *is_asked*: whether the decision
-    asked any pool. *others*: the pools that would serve the Service if it named them.
+    evaluated any pool. *others*: the pools that would serve the Service if it named them.
     """
 
     request: Request
@@ -142,13 +144,18 @@ def _explain_address(ownership: Ownership, address: Address, *, is_foreign: bool
     elif shared_with:
         why = f"shared under {names.SHARING_KEY_ANNOTATION}"
     else:
-        why = f"the first free address of pool {pool.name if pool else ''}"
+        first = "the first free address" if request.number == 1 else "a free address"
+        why = f"{first} of pool {pool.name if pool else ''}"
     return ExplainedAddress(address, pool.name if pool else "", why, shared_with, ownership.flaw(address))
 
 
 @dataclass(frozen=True, slots=True)
 class _PoolView:
-    """A decision from the view of the pools: they are asked for *families*, besides the addresses that *stay*."""
+    """
+    A decision from the view of the pools.
+
+    An address of each of *families* is requested of them, besides the addresses that *stay*.
+    """
 
     selection: Selection
     families: Sequence[int]
@@ -160,15 +167,15 @@ class _PoolView:
     @classmethod
     def of(cls, ownership: Ownership, outcome: Allocation | Refusal, *, is_readable: bool) -> "_PoolView":
         """*is_readable*: whether the request has no findings."""
-        selection = Selection(ownership)
+        selection, request = Selection(ownership), ownership.request
         chosen = selection.chosen_pool()
         stay = selection.staying(None if isinstance(chosen, Refusal) else chosen)
-        missing = ownership.missing(stay)
+        missing = request.lacking(stay)
         has = () if isinstance(outcome, Refusal) else outcome.addresses
         is_foreign = isinstance(outcome, Allocation) and outcome.reason is Reason.FOREIGN_STATUS
         return cls(
             selection,
-            missing or ownership.request.families,
+            missing or request.lacking(()),
             stay if missing else (),
             is_readable and bool(missing) and not is_foreign and not isinstance(chosen, Refusal),
             frozenset(ownership.pool_names(each for each in has if each in ownership.held)),
@@ -180,8 +187,7 @@ class _PoolView:
         access = list(self._check_access(pool))
         is_open = all(rule.holds for rule in access)
         supply = list(self._check_supply(pool, is_open=is_open))
-        choices = (self.families, *self.selection.smaller_choices(self.families, self.stay))
-        could = next((families for families in choices if self.selection.offer(pool, families)), ())
+        could = next(filter(None, map(partial(self._take, pool), self.selection.choices(self.families, self.stay))), ())
         is_settled = pool.name in self.keeping and not self.is_asked
         if could or is_settled or not is_open:  # a lack decides nothing
             supply = [rule._replace(holds=rule.holds or None) for rule in supply]
@@ -192,10 +198,15 @@ class _PoolView:
         elif not is_open:
             role = PoolRole.CLOSED
         elif could:
-            role = PoolRole.COULD if len(could) == len(self.families) else PoolRole.PARTLY
+            role = PoolRole.COULD if len(could) == len(self.families) else PoolRole.PARTLY  # such as one family
         else:
             role = PoolRole.LACKS
         return ExplainedPool(pool.name, pool.priority, role, (*access, *supply), self.selection.ledger.usage(pool.name))
+
+    def _take(self, pool: Pool, choice: Choice) -> tuple[Address, ...]:
+        """The addresses of *choice* that the Service would take from *pool*."""
+        got = self.selection.offer(pool, choice, self.stay) or ()
+        return got if not self.is_asked or self.selection.accepts((*self.stay, *got)) else ()
 
     def _check_access(self, pool: Pool) -> Iterator[RuleResult]:
         """The rules that decide whether *pool* serves the Service at all."""
@@ -235,20 +246,26 @@ class _PoolView:
         """The addresses and the quota that *pool* has for the Service."""
         request, ledger = self.selection.request, self.selection.ledger
         usage, offers = ledger.usage(pool.name), []
-        for family in self.families:
-            offer, wanted = ledger.offers.offer(pool, family, request), request.wanted_of(family)
-            offers.append(offer)
-            if wanted is not None and self.selection.pools.pool_of(wanted) is pool:
-                refusal = self.selection.refuse_requested(pool, (family,))
-                yield RuleResult(str(wanted), offer is not None, refusal.message if refusal else "is available")
-            elif family in usage:
-                text = _describe_usage(usage[family], offer if is_open and self.is_asked else None)
-                yield RuleResult(FAMILY_NAMES[family], offer is not None, text)
+        for family, number in Counter(self.families).items():
+            offer = ledger.offers.offer(pool, family, request, number, beside=self.stay)
+            is_enough = len(offer) == number
+            offers.append(is_enough)
+            wanted = [each for each in request.wanted_of(family) if each not in self.stay]
+            here = [each for each in wanted if self.selection.pools.pool_of(each) is pool]
+            refusal = self.selection.refuse_requested(pool, (family,), beside=self.stay) if here else None
+            for address in here:
+                yield RuleResult(str(address), address in offer, refusal.message if refusal else "is available")
+            if here and number == len(wanted):
+                continue
+            if family in usage:
+                text = _describe_usage(usage[family], offer if is_open and self.is_asked else (), number)
+                yield RuleResult(FAMILY_NAMES[family], is_enough, text)
             else:
                 yield RuleResult(FAMILY_NAMES[family], False, "the pool has no addresses of this family")
         left = ledger.offers.quota_left(pool, request.namespace)
         if left is not None and pool.max_per_namespace is not None:
-            is_enough = left > 0 if not all(offers) else self.selection.offer(pool, self.families) is not None
+            everything = Choice(tuple(self.families))
+            is_enough = left > 0 if not all(offers) else self.selection.offer(pool, everything, self.stay) is not None
             held = pool.max_per_namespace - left
             text = f"namespace {request.namespace} holds {held} of {pool.max_per_namespace}"
             yield RuleResult("maxPerNamespace", is_enough, text)
@@ -263,9 +280,11 @@ def _describe_match(rule: str, request: Request) -> str:
     return f"selects the labels of Service {request.key}"
 
 
-def _describe_usage(usage: FamilyUsage, offer: Address | None) -> str:
+def _describe_usage(usage: FamilyUsage, offer: Sequence[Address], number: int) -> str:
     available, total, assigned = map(format_count, (usage.available, usage.total, usage.assigned))
     text = f"{available} of {total} free, {assigned} assigned"
     if usage.cooling:
         text += f", {usage.cooling} cooling down"
-    return f"{text}; next for this Service: {offer}" if offer else text
+    if number > 1:
+        text += f", {number} needed"
+    return f"{text}; next for this Service: {listed(offer)}" if offer else text

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kavip.api.address import Address
-from kavip.api.pool import VIPPool
 from kavip.ipam.ledger.ledger import Ledger
-from kavip.ipam.pool import Pool, parse_pool
+from kavip.ipam.pool import Pool
 from kavip.ipam.request import Terms
 
 
@@ -37,11 +36,8 @@ class PoolImpact:
     misfits: tuple[StrandedService, ...] = ()
 
 
-def assess_edit(old: VIPPool, after: Pool | None, ledger: Ledger) -> PoolImpact:
-    """The impact of replacing *old* by *after*; None: deleting it. In O(holders)."""
-    before, _ = parse_pool(old)
-    if before is None:
-        return PoolImpact()
+def assess_edit(before: Pool, after: Pool | None, ledger: Ledger) -> PoolImpact:
+    """The impact of replacing *before* by *after*; None: deleting it. In O(holders)."""
     lost: list[StrandedService] = []
     external: list[StrandedService] = []
     misfits: list[StrandedService] = []

@@ -5,6 +5,7 @@ Every refusal of an address or of a pool is worded here, for conditions, Events 
 characters of a message stand alone, because kubectl cuts there.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -24,7 +25,7 @@ from kavip.names import Reason
 
 MAX_POOLS: Final = 100
 """Pools that are evaluated for the sake of a message."""
-_LARGER_QUOTA: Final = "free one or ask for a larger quota"
+LARGER_QUOTA: Final = "free one or ask for a larger quota"
 
 _POOL_FIELD: Final = annotation_field(names.POOL_ANNOTATION)
 
@@ -125,7 +126,7 @@ def no_longer_shared(address: Address, other: Terms, request: Request) -> Refusa
 def quota_exceeded(pool: Pool, request: Request, ledger: Ledger) -> Refusal:
     """The namespace holds as many addresses of the pool as it may."""
     field = _POOL_FIELD if request.pool else request.field_of(request.wanted[0]) if request.wanted else ""
-    return Refusal(Reason.QUOTA_EXCEEDED, f"{_describe_quota(pool, request, ledger)}; {_LARGER_QUOTA}", field)
+    return Refusal(Reason.QUOTA_EXCEEDED, f"{_describe_quota(pool, request, ledger)}; {LARGER_QUOTA}", field)
 
 
 def with_alternatives(refusal: Refusal, pools: Iterable[Pool]) -> Refusal:
@@ -146,14 +147,14 @@ def no_address(
     """
     None of *pools*, which serve the Service, has an address of each of *families* for it.
 
-    *others*: pools that have free addresses and do not serve it, each with the cause.
+    *families*: one for each address. *others*: pools that have free addresses and do not serve it, each with the cause.
     """
     evaluated = pools[:MAX_POOLS]
     able, lacking = _partition(evaluated, lambda pool: all(map(pool.has, families)))
     if not request.require_all and not able:  # PreferDualStack accepts any family
         able, lacking = _partition(evaluated, lambda pool: any(map(pool.has, families)))
     at_quota, full = _partition(able, lambda pool: _has_free(pool, families, ledger))
-    texts = [f"pool {pool.name} is full: {describe_full(pool.name, families, ledger)}" for pool in full[:SHOWN]]
+    texts = [f"pool {pool.name} {_describe_lack(pool, families, ledger)}" for pool in full[:SHOWN]]
     texts += [_describe_quota(pool, request, ledger) for pool in at_quota[: SHOWN - len(texts)]]
     texts += [
         f"pool {pool.name} has no {_lacking_families(pool, families)} addresses"
@@ -167,20 +168,28 @@ def no_address(
         remedy = f"free an address or enlarge {'the pool' if len(full) == 1 else 'one of them'}"
         return Refusal(Reason.POOL_EXHAUSTED, f"{text}; {remedy}", field)
     if at_quota:
-        return Refusal(Reason.QUOTA_EXCEEDED, f"{text}; {_LARGER_QUOTA}", field)
+        return Refusal(Reason.QUOTA_EXCEEDED, f"{text}; {LARGER_QUOTA}", field)
     remedy = "name a pool that has them" if is_named else "add them to a pool"
     if request.require_all and not is_named:
         remedy += " or change spec.ipFamilyPolicy"
     return Refusal(Reason.FAMILY_NOT_AVAILABLE, f"{text}; {remedy}", field or "spec.ipFamilyPolicy")
 
 
+def _describe_lack(pool: Pool, families: Sequence[int], ledger: Ledger) -> str:
+    """That *pool* is full, or has too few free addresses of *families*, with the numbers."""
+    usage, needs = ledger.usage(pool.name), Counter(families)
+    is_full = any(family in usage and not usage[family].available for family in needs)
+    text = f"{'is full' if is_full else 'has too few'}: {describe_full(pool.name, families, ledger)}"
+    return text if is_full and max(needs.values()) == 1 else f"{text}; {len(families)} needed"
+
+
 def describe_full(pool: str, families: Sequence[int], ledger: Ledger) -> str:
-    """The numbers of those *families* of *pool* that have no free address; "" if all have one."""
-    texts = []
+    """The numbers of those *families* of *pool* that have too few free addresses; "" if all have enough."""
+    texts, needs = [], Counter(families)
     for family, usage in ledger.usage(pool).items():
-        if family in families and not usage.available:
-            kind = f"{FAMILY_NAMES[family]} " if len(families) > 1 else ""
-            kept_back = usage.total - usage.assigned - usage.cooling
+        if usage.available < needs[family]:
+            kind = f"{FAMILY_NAMES[family]} " if len(needs) > 1 else ""
+            kept_back = usage.total - usage.assigned - usage.cooling - usage.available
             rest = f", {usage.cooling} cooling down (cooldownSeconds)" if usage.cooling else ""
             rest += f", {kept_back} kept back (reservations, nodes, groups, API server)" if kept_back > 0 else ""
             texts.append(f"{kind}{usage.assigned} of {usage.total} assigned{rest}")
@@ -235,11 +244,11 @@ def _partition(pools: Iterable[Pool], matches: Callable[[Pool], bool]) -> tuple[
 
 def _has_free(pool: Pool, families: Sequence[int], ledger: Ledger) -> bool:
     usage = ledger.usage(pool.name)
-    return all(usage[family].available for family in families if family in usage)
+    return all(usage[family].available >= number for family, number in Counter(families).items() if family in usage)
 
 
 def _lacking_families(pool: Pool, families: Sequence[int]) -> str:
-    return " or ".join(FAMILY_NAMES[family] for family in families if not pool.has(family))
+    return " or ".join(FAMILY_NAMES[family] for family in dict.fromkeys(families) if not pool.has(family))
 
 
 def _describe_quota(pool: Pool, request: Request, ledger: Ledger) -> str:
@@ -248,7 +257,9 @@ def _describe_quota(pool: Pool, request: Request, ledger: Ledger) -> str:
     leaving = f", {going} of them with Services that are being deleted" if going else ""
     has = f"namespace {request.namespace} has {held} of {pool.max_per_namespace} addresses"
     is_left = ledger.offers.quota_left(pool, request.namespace)
-    needs = f", and both families need {len(request.families)}" if is_left else ""
+    total = request.number * len(request.families)
+    who = "both families need" if request.number == 1 else "the Service requests"
+    needs = f", and {who} {total}" if is_left else ""
     return f"{has} of pool {pool.name} (maxPerNamespace){leaving}{needs}"
 
 

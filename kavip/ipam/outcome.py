@@ -5,18 +5,19 @@ The message describes the state only, so that it stays the same when the decisio
 into a note for an Event.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from kavip import names
 from kavip.api.address import Address
-from kavip.api.refusal import Refusal, listed
+from kavip.api.refusal import Refusal, annotation_field, listed
 from kavip.ipam import messages
 from kavip.ipam.ownership import Ownership
 from kavip.ipam.pool import Pool
 from kavip.ipam.ranges import FAMILY_NAMES
-from kavip.ipam.record import ASSIGNED_REASONS, write_assigned, write_refused, write_stranded
+from kavip.ipam.record import ASSIGNED_REASONS, write_assigned, write_number, write_refused, write_stranded
 from kavip.names import Reason
 
 
@@ -62,12 +63,22 @@ def _why_foreign(ownership: Ownership) -> str:
             return f", because {address} {flaw}"
         if address.family not in ownership.request.families:
             return f", because the Service has no {FAMILY_NAMES[address.family]}"
+    if surplus := ownership.surplus():
+        return f", because {messages.join_addresses(surplus)} would be too many ({names.COUNT_ANNOTATION})"
     return ""
 
 
 def assign(ownership: Ownership, stay: tuple[Address, ...], got: tuple[Address, ...] = ()) -> Allocation:
     """The Service has *stay*, which it holds already, and *got*."""
-    addresses = (*stay, *got)
+    found = _allocate(ownership, (*stay, *got))
+    if found.reason is Reason.STRANDED and ownership.request.require_all:
+        return found
+    why = _why_not_more(ownership, found.addresses)
+    return found._replace(message=f"{found.message}; {why}") if why else found
+
+
+def _allocate(ownership: Ownership, addresses: tuple[Address, ...]) -> Allocation:
+    """The Service has *addresses* from now on."""
     flaws = [f"{address} {flaw}" for address in addresses if (flaw := ownership.flaw(address))]
     pools = ownership.pool_names(addresses)
     if flaws:
@@ -76,8 +87,7 @@ def assign(ownership: Ownership, stay: tuple[Address, ...], got: tuple[Address, 
             message += f'; set {names.REASSIGN_ANNOTATION} to "true" to move to a legal address'
     else:
         reason, message = Reason.ASSIGNED, write_assigned(addresses, listed(pools))
-    if not (flaws and ownership.request.require_all) and (why := _why_not_more(ownership, addresses)):
-        message += f"; {why}"
+    message += _number(ownership, addresses)
     note, is_displaced = ownership.change(addresses)
     return Allocation(addresses, pools, addresses == ownership.held, reason, message, None, note, is_displaced)
 
@@ -88,29 +98,63 @@ def _why_not_more(ownership: Ownership, addresses: tuple[Address, ...]) -> str:
 
     "" if it needs none, or if they are in no pool, which the message says already.
     """
-    lacks = ownership.missing(addresses)
+    request, has = ownership.request, Counter(address.family for address in addresses)
+    lacks = [family for family in request.families if has[family] < request.number]
     pool = next(filter(None, map(ownership.pools.pool_of, addresses)), None)
     if not lacks or pool is None:
         return ""
-    return f"no {FAMILY_NAMES[lacks[0]]} address yet: {_why_none_of(lacks[0], pool, ownership, addresses)}"
+    what = f"{has[lacks[0]]} of {request.number}" if request.number > 1 else "no"
+    noun = "addresses" if request.number > 1 else "address"
+    return f"{what} {FAMILY_NAMES[lacks[0]]} {noun} yet: {_why_none_of(lacks[0], pool, ownership, addresses)}"
+
+
+def assign_part(ownership: Ownership, addresses: tuple[Address, ...]) -> Allocation | Refusal:
+    """The Service has *addresses*, of each family fewer than it requests, because its pool has no more for it."""
+    request, has = ownership.request, Counter(address.family for address in addresses)
+    pool = next(filter(None, map(ownership.pools.pool_of, addresses)), None)
+    lacks = [family for family in request.families if has[family] < request.number]
+    counts = " and ".join(f"{has[family]} of {request.number} {FAMILY_NAMES[family]} addresses" for family in lacks)
+    is_quota = pool is not None and _is_at_quota(lacks[0], pool, ownership, addresses)
+    why = _why_none_of(lacks[0], pool, ownership, addresses) if pool else "they are in no pool"
+    remedy = messages.LARGER_QUOTA if is_quota else "free an address or enlarge the pool"
+    message = f"{counts}: {why}; {remedy}, or lower the count"
+    reason = Reason.QUOTA_EXCEEDED if is_quota else Reason.POOL_EXHAUSTED
+    return refuse(ownership, Refusal(reason, message, annotation_field(names.COUNT_ANNOTATION)), addresses)
 
 
 def _why_none_of(family: int, pool: Pool, ownership: Ownership, addresses: Sequence[Address]) -> str:
-    offers, namespace = ownership.ledger.offers, ownership.request.namespace
+    namespace = ownership.request.namespace
     if why := ownership.why_closed(pool):
         return f"pool {pool.name} {why}"
-    left = offers.quota_left(pool, namespace) if pool.has(family) else None
-    if left is not None and left <= sum(offers.costs_quota(each, namespace) for each in addresses):
+    if _is_at_quota(family, pool, ownership, addresses):
         return f"namespace {namespace} may hold no more addresses of pool {pool.name} (maxPerNamespace)"
-    return f"pool {pool.name} has none to give"
+    return f"pool {pool.name} has none to give" if ownership.request.number == 1 else f"pool {pool.name} has no more"
 
 
-def refuse(ownership: Ownership, refusal: Refusal) -> Allocation | Refusal:
-    """The Service does not get what it requests, and keeps what it holds."""
-    keep = ownership.keepable()
+def _is_at_quota(family: int, pool: Pool, ownership: Ownership, addresses: Sequence[Address]) -> bool:
+    """Whether *pool* has addresses of *family*, but the namespace may hold none besides *addresses*."""
+    offers, namespace = ownership.ledger.offers, ownership.request.namespace
+    left = offers.quota_left(pool, namespace) if pool.has(family) else None
+    return left is not None and left <= sum(offers.costs_quota(each, namespace) for each in addresses)
+
+
+def refuse(
+    ownership: Ownership, refusal: Refusal, addresses: tuple[Address, ...] | None = None
+) -> Allocation | Refusal:
+    """The Service does not get what it requests, and has *addresses* instead: those that it may keep."""
+    keep = ownership.first_of(ownership.keepable()) if addresses is None else addresses
     if not keep:
         return replace(refusal, message=write_refused(refusal.message))
-    kept = assign(ownership, keep)
+    kept = _allocate(ownership, keep)
     if kept.reason is Reason.STRANDED:  # this reason stays, so that the record is read as that of a stranded Service
         return kept._replace(message=f"{kept.message}; {refusal.message}", refusal=refusal)
-    return kept._replace(reason=refusal.reason, message=write_refused(refusal.message, keep), refusal=refusal)
+    message = f"{refusal.message}{_number(ownership, keep)}"
+    return kept._replace(reason=refusal.reason, message=write_refused(message, keep), refusal=refusal)
+
+
+def _number(ownership: Ownership, addresses: Sequence[Address]) -> str:
+    """The recorded number of addresses per family, as long as the Service has or requests several."""
+    request = ownership.request
+    number = request.number if request.most == request.number else request.record.number
+    has_several = len(addresses) > len({address.family for address in addresses})
+    return write_number(number) if number > 1 or (number and has_several) else ""

@@ -33,11 +33,11 @@ class Ownership(NamedTuple):
 
     @classmethod
     def of(cls, request: Request, pools: Pools, ledger: Ledger, labels: Mapping[str, str] | None) -> Self:
-        """What the Service holds is what the ledger knows, expected writes included."""
+        """The Service holds what the ledger records, expected writes included."""
         held = ledger.held(request.key)
         return cls(ledger.with_default_group(request), pools, ledger, labels, request.current if held is None else held)
 
-    # --- who wrote the status -------------------------------------------------------------------------------------
+    # --- the writer of the status ---------------------------------------------------------------------------------
     def is_foreign(self) -> bool:
         """Whether another controller wrote the status, and kavip does not adopt it."""
         request = self.request
@@ -45,10 +45,18 @@ class Ownership(NamedTuple):
             return True
         if not self.held or self.ledger.is_expecting(request.key):
             return False
-        return not all(
+        if all(map(self.is_ours, self.held)):
+            return False
+        fit = all(
             self.is_ours(address) or (address.family in request.families and self.fits(address))
             for address in self.held
         )
+        return not fit or bool(self.surplus())
+
+    def surplus(self) -> tuple[Address, ...]:
+        """The addresses that it holds beyond the number that it may keep."""
+        kept = self.first_of(self.held)
+        return tuple(each for each in self.held if each not in kept and each.family in self.request.families)
 
     def is_ours(self, address: Address) -> bool:
         """Whether kavip assigned *address*, which stands in status."""
@@ -85,10 +93,33 @@ class Ownership(NamedTuple):
         families, terms = self.request.families, self.request.terms
         return tuple(each for each in self.held if each.family in families and self.ledger.keeps(each, terms))
 
-    def missing(self, stay: tuple[Address, ...]) -> list[int]:
-        """The families for which it needs an address besides *stay*."""
-        has = {address.family for address in stay}
-        return [family for family in self.request.families if family not in has]
+    def first_of(
+        self, addresses: tuple[Address, ...], *, most: int = 0, room_for: Iterable[Address] = ()
+    ) -> tuple[Address, ...]:
+        """
+        Those of *addresses* that it may keep by number: first those requested by name, then the others in their order.
+
+        *most*: of each family, if not the number that it may keep. *room_for*: addresses that it gets, too.
+        """
+        request = self.request
+        left = dict.fromkeys(request.families, most or request.most)
+        for family in (each.family for each in room_for if each not in addresses):
+            left[family] -= 1
+        kept: set[Address] = set()
+        for each in sorted(addresses, key=lambda address: address not in request.wanted):
+            if left.get(each.family, 0) > 0:
+                left[each.family] -= 1
+                kept.add(each)
+        return tuple(each for each in addresses if each in kept)
+
+    def is_enough(self, addresses: tuple[Address, ...]) -> bool:
+        """Whether the Service has with *addresses* what it needs: PreferDualStack needs one family only."""
+        request, lacks = self.request, self.request.lacking(addresses)
+        if not lacks:
+            return True
+        if request.require_all or not set(request.wanted).issubset(addresses):
+            return False
+        return len(set(lacks)) < len(request.families)
 
     # --- what changes ---------------------------------------------------------------------------------------------
     def change(self, addresses: tuple[Address, ...]) -> tuple[str, bool]:
@@ -104,7 +135,7 @@ class Ownership(NamedTuple):
         return "; ".join([f"was {messages.join_addresses(self.held)}", *losses[:SHOWN]]), bool(losses)
 
     def _loss(self, address: Address) -> str:
-        """To whom the Service loses *address*; "" if to none."""
+        """Why the Service loses *address*; "" if it keeps it."""
         if owner := self.ledger.owner(address):
             return f"{address} is an address of {owner}"
         if self.ledger.keeps(address, self.request.terms):

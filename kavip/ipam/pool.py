@@ -58,6 +58,7 @@ class Pool:
     services: LabelSelector | None
     namespaces: LabelSelector | None
     max_per_namespace: int | None
+    excluded: tuple[tuple[str, Range], ...] = ()  # with their field paths
     cooldown_seconds: int = 0  # for which a freed address stays reserved
 
     @property
@@ -103,6 +104,14 @@ class Pool:
         if why := self.service_mismatch(request):
             return f"{why} (serviceSelector)"
         return ""
+
+    def serves(self, group: str, namespace_labels: Mapping[str, str] | None, labels: Mapping[str, str]) -> bool:
+        """Whether the pool serves Services of *group* with *labels* in such a namespace."""
+        return (
+            (not self.groups or group in self.groups)
+            and (self.namespaces is None or self.namespaces.matches(namespace_labels))
+            and (self.services is None or self.services.matches(labels))
+        )
 
     def group_mismatch(self, request: Request) -> str:
         """Why the pool does not serve the group of *request*; "" if it does."""
@@ -201,18 +210,19 @@ def parse_pool(wire: VIPPool, *, barred: tuple[Barred, ...] = ()) -> tuple[Pool 
         services=spec.service_selector,
         namespaces=spec.namespace_selector,
         max_per_namespace=spec.max_per_namespace,
+        excluded=tuple(excluded),
         cooldown_seconds=min(spec.cooldown_seconds, LONGEST_COOLDOWN),
     )
     return pool, tuple(findings.found)
 
 
-def cautions(wire: VIPPool, ranges: tuple[Range, ...]) -> tuple[str, ...]:
-    """Warnings about *wire*, which has *ranges*: an exclude that lies only partly inside them."""
-    outside = subtract(EVERYTHING, ranges)
+def cautions(pool: Pool) -> tuple[str, ...]:
+    """Warnings about *pool*: an exclude that lies only partly inside its ranges."""
+    outside = subtract(EVERYTHING, pool.ranges)
     return tuple(
         f"{field}: {span} is only partly inside spec.addresses"
-        for field, span in _Findings([]).ranges(wire.spec.exclude, "spec.exclude")
-        if first_overlap(ranges, span) is not None and first_overlap(outside, span) is not None
+        for field, span in pool.excluded
+        if first_overlap(pool.ranges, span) is not None and first_overlap(outside, span) is not None
     )
 
 

@@ -14,6 +14,11 @@ moves no Service, and the choice survives a restart::
 
     any text "; group " NAMESPACE/NAME " by default"
 
+While the Service requests several addresses per family, the text has their number, so that it loses some when it no
+longer requests several, but keeps those that another controller wrote::
+
+    any text " (kavip.io/address-count: " NUMBER ")" any text
+
 ``ADDRESSES`` are canonical addresses: two are joined by ``" and "``, more by ``", "``; after the 32nd the rest is
 counted (``" and 3 more"``). Anything else holds no record. The text may quote what users wrote, but it never
 stands where the addresses are expected, so users who write annotations cannot forge a record. A forged group would be
@@ -42,6 +47,7 @@ _ALTHOUGH: Final = ", although "
 _BESIDE: Final = f"; {_KEEPS}"
 _MOST: Final = (names.MAX_VIPS, 5)  # named before the rest is counted: here, and in release 0.1.0
 _GROUP: Final = re.compile(r"; group (?P<key>[a-z0-9-]+/[a-z0-9.-]+) by default\Z")
+_NUMBER: Final = re.compile(rf" \({re.escape(names.COUNT_ANNOTATION)}: ([1-9][0-9]?)\)")
 _LONGEST: Final = 6_000  # characters of the text before the group: a longer condition is cut at its end
 _MORE: Final = re.compile(r" and [1-9][0-9]* more\Z")
 
@@ -70,6 +76,14 @@ class Record(NamedTuple):
         """The key of the group that kavip chose for a Service that names none; "" if the message names none."""
         found = _GROUP.search(self._split()[0])
         return found["key"] if found else ""
+
+    @property
+    def number(self) -> int:
+        """The number of addresses per family; 0 if the message has none."""
+        if names.COUNT_ANNOTATION not in self.message:  # most Services: cheaper than to split the message
+            return 0
+        found = _NUMBER.search(self._split()[0])
+        return int(found[1]) if found else 0
 
     def with_group(self, key: str) -> str:
         """The message with the group *key* that kavip chose; release 0.1.0 reads the same addresses from it."""
@@ -106,6 +120,11 @@ def write_refused(why: str, addresses: Sequence[Address] = ()) -> str:
     if addresses:
         return f"{why}{_BESIDE}{_format(addresses)}"
     return f"{why}." if Record(Reason.INVALID_REQUEST, why).addresses else why
+
+
+def write_number(number: int) -> str:
+    """The end of a message: the *number* of addresses per family that the Service requests."""
+    return f" ({names.COUNT_ANNOTATION}: {number})"
 
 
 def _format(addresses: Sequence[Address]) -> str:

@@ -5,12 +5,13 @@ Reading is lenient and complete. It keeps every part that can be read and collec
 reports all findings at once, and a Service with an invalid annotation still holds its addresses.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 from kavip import names
 from kavip.api.address import Address, parse_address, read_address
-from kavip.api.refusal import Refusal, annotation_field
+from kavip.api.refusal import Refusal, annotation_field, listed
 from kavip.api.service import Service
 from kavip.errors import BadInput
 from kavip.ipam import annotations
@@ -21,6 +22,7 @@ from kavip.names import Reason
 
 T = TypeVar("T")
 
+_ANY_NUMBER: Final = 1 << 30
 YOUNGEST: Final = "~"  # sorts after every timestamp
 _FAMILIES: Final = {name: family for family, name in FAMILY_NAMES.items()}
 
@@ -33,7 +35,7 @@ class SharingTerms(NamedTuple):
     Only Services with equal values may share an address, if their ports differ.
 
     *backend* is the selector if ``externalTrafficPolicy`` is Local (only nodes with endpoints hold the address), else
-    None. *group* is the declared one, "" for the default group, which the ledger knows.
+    None. *group* is the declared one, "" for the default group, which the ledger determines.
     """
 
     namespace: str
@@ -67,15 +69,18 @@ class Request(NamedTuple):
     """
     One Service, as ipam reads it.
 
-    *families*: requested, in order. *wanted*: the addresses requested by name; *legacy*: the one of these that only
-    ``spec.loadBalancerIP`` names. *current*: the addresses in status, in their order; *alien*: status has entries that
-    kavip never writes. *record*: which addresses kavip assigned.
+    *families*: requested, in order; *number*: of addresses of each; *most*: that it may keep of each. *wanted*: the
+    addresses requested by name; *legacy*: the one of these that only ``spec.loadBalancerIP`` names. *current*: the
+    addresses in status, in their order; *alien*: status has entries that kavip never writes. *record*: which addresses
+    kavip assigned.
     """
 
     key: str
     namespace: str
     labels: Mapping[str, str]
     families: tuple[int, ...]
+    number: int
+    most: int
     require_all: bool
     wanted: tuple[Address, ...]
     legacy: Address | None
@@ -87,12 +92,19 @@ class Request(NamedTuple):
     alien: bool
     record: Record
 
-    def wanted_of(self, family: int) -> Address | None:
-        """The address of *family* that is requested by name."""
-        for address in self.wanted:
-            if address.family == family:
-                return address
-        return None
+    def wanted_of(self, family: int) -> tuple[Address, ...]:
+        """The addresses of *family* that are requested by name, at most :attr:`number`."""
+        return tuple(address for address in self.wanted if address.family == family) if self.wanted else ()
+
+    def lacking(self, held: Iterable[Address]) -> tuple[int, ...]:
+        """The family of each address that is missing besides *held*: each one requested by name, and others."""
+        mine, result = frozenset(held), list[int]()
+        for family in self.families:
+            named = self.wanted_of(family)
+            kept = len(mine.intersection(named))
+            others = sum(address.family == family for address in mine) - kept
+            result += [family] * (self.number - kept - min(others, max(self.number - len(named), 0)))
+        return tuple(result)
 
     def field_of(self, address: Address) -> str:
         """The path of the field that requests *address*."""
@@ -108,9 +120,14 @@ def read_request(service: Service, *, group: str | None = None) -> tuple[Request
     findings: list[Refusal] = []
     meta, spec = service.metadata, service.spec
     declared = _take(annotations.GROUP, service, findings) or ""
-    asked = _take(annotations.ADDRESSES, service, findings) or ()
-    wanted, legacy = _with_load_balancer_ip(asked, service, findings)
+    record = read_record(service)
+    number, most = _count(service, record, findings)
+    requested = _requested(service, number, findings)
+    wanted, legacy = _with_load_balancer_ip(requested, service, number, findings)
     families = _families(service, wanted)
+    if number > names.MAX_VIPS // len(families):
+        findings.append(_too_many(number, families))
+        number = names.MAX_VIPS // len(families)
     sharing_key = _take(annotations.SHARING_KEY, service, findings)
     if spec.ip_family_policy == "RequireDualStack" and len(families) < len(FAMILIES):
         findings.append(
@@ -126,6 +143,8 @@ def read_request(service: Service, *, group: str | None = None) -> tuple[Request
         namespace=meta.namespace,
         labels=meta.labels or {},
         families=families,
+        number=number,
+        most=most,
         require_all=spec.ip_family_policy == "RequireDualStack",
         wanted=tuple(address for address in wanted if address.family in families),
         legacy=legacy,
@@ -135,7 +154,7 @@ def read_request(service: Service, *, group: str | None = None) -> tuple[Request
         reassign=_take(annotations.REASSIGN, service, findings) or False,
         current=service.ingress_addresses if service.is_load_balancer else (),
         alien=service.is_load_balancer and _has_alien_entries(service),
-        record=read_record(service),
+        record=record,
     )
     if len(request.wanted) < len(wanted):
         findings.extend(_without_family(wanted, request))
@@ -155,27 +174,68 @@ def _take(annotation: Annotation[T], service: Service, findings: list[Refusal]) 
         return None
 
 
+def _count(service: Service, record: Record, findings: list[Refusal]) -> tuple[int, int]:
+    """
+    The number of addresses per family that *service* requests, and the number that it may keep.
+
+    Without the annotation it keeps any number, as another controller may have written several, unless the annotation
+    has been removed: then the *record* still has the number.
+    """
+    before, count = len(findings), _take(annotations.COUNT, service, findings)
+    if count is not None:
+        return count, count
+    is_removed = len(findings) == before and record.number > 1
+    return 1, 1 if is_removed else _ANY_NUMBER
+
+
+def _requested(service: Service, count: int, findings: list[Refusal]) -> tuple[Address, ...]:
+    """The addresses that the annotation names, at most *count* per family."""
+    requested = _take(annotations.ADDRESSES, service, findings) or ()
+    if any(each.field == annotations.COUNT.field for each in findings):
+        return requested
+    for family, number in sorted(Counter(address.family for address in requested).items()):
+        if number > count:
+            limit = "one" if count == 1 else count
+            field, text = annotations.ADDRESSES.field, service.metadata.annotation(names.ADDRESSES_ANNOTATION)
+            what = f"has {number} {FAMILY_NAMES[family]} addresses"
+            remedy = f"{what}; want at most {limit} per family ({names.COUNT_ANNOTATION})"
+            findings.append(Refusal.of(Reason.INVALID_REQUEST, BadInput(field, text.strip(), remedy)))
+            return ()
+    return requested
+
+
+def _too_many(count: int, families: tuple[int, ...]) -> Refusal:
+    """The count needs more addresses than a Service may have."""
+    most = names.MAX_VIPS // len(families)
+    remedy = (
+        f"{count * len(families)} addresses over {len(families)} families; want at most {most} per family, "
+        f"{names.MAX_VIPS} together"
+    )
+    return Refusal.of(Reason.INVALID_REQUEST, BadInput(annotations.COUNT.field, str(count), remedy))
+
+
 def _with_load_balancer_ip(
-    asked: tuple[Address, ...], service: Service, findings: list[Refusal]
+    requested: tuple[Address, ...], service: Service, count: int, findings: list[Refusal]
 ) -> tuple[tuple[Address, ...], Address | None]:
-    """The addresses of the annotation and of ``spec.loadBalancerIP``, which may be of different families."""
+    """The addresses of the annotation and of ``spec.loadBalancerIP``, at most *count* per family."""
     text = service.spec.load_balancer_ip.strip()
     if not text:
-        return asked, None
+        return requested, None
     try:
         address = parse_address(text, "spec.loadBalancerIP")
     except BadInput as error:
         findings.append(Refusal.of(Reason.INVALID_REQUEST, error))
-        return asked, None
-    named = next((each for each in asked if each.family == address.family), None)
-    if named is None:
-        return (*asked, address), address
-    if named != address:
-        field = annotation_field(names.ADDRESSES_ANNOTATION)
-        message = f"{field}: {named} contradicts spec.loadBalancerIP {address}; remove one of them"
-        findings.append(Refusal(Reason.INVALID_REQUEST, message, field))
-        return tuple(each for each in asked if each != named), None  # it is unknown which of the two is meant
-    return asked, None
+        return requested, None
+    if address in requested:
+        return requested, None
+    named = [each for each in requested if each.family == address.family]
+    if len(named) < count:
+        return (*requested, address), address
+    field = annotation_field(names.ADDRESSES_ANNOTATION)
+    verb = "contradicts" if len(named) == 1 else "contradict"
+    message = f"{field}: {listed(named)} {verb} spec.loadBalancerIP {address}; remove one of them"
+    findings.append(Refusal(Reason.INVALID_REQUEST, message, field))
+    return tuple(each for each in requested if each not in named), None  # it is unknown which of them is meant
 
 
 def _families(service: Service, wanted: tuple[Address, ...]) -> tuple[int, ...]:
@@ -201,8 +261,7 @@ def _families(service: Service, wanted: tuple[Address, ...]) -> tuple[int, ...]:
 def _terms(service: Service, group: str, sharing_key: str | None) -> Terms:
     meta, spec = service.metadata, service.spec
     sharing = None
-    is_foreign = spec.load_balancer_class not in (None, "", names.LOAD_BALANCER_CLASS)
-    if sharing_key is not None and not is_foreign:  # another controller announces the address from its own nodes
+    if sharing_key is not None and not service.has_foreign_class:
         is_local = spec.external_traffic_policy == "Local"
         backend = tuple(sorted((spec.selector or {}).items())) if is_local else None
         sharing = SharingTerms(meta.namespace, sharing_key, group, backend)

@@ -8,9 +8,10 @@ Service says ``kavip.io/reassign: "true"``. A new address, the second family of 
 from a pool that admits the Service at that moment. The two addresses of RequireDualStack move together or not at all.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from kavip import names
 from kavip.api.address import Address
@@ -24,6 +25,19 @@ from kavip.names import Reason
 _ANOTHER_POOL_HELPS: Final = frozenset(
     {Reason.POOL_SELECTOR_MISMATCH, Reason.POOL_EXHAUSTED, Reason.QUOTA_EXCEEDED, Reason.FAMILY_NOT_AVAILABLE}
 )
+
+
+class Choice(NamedTuple):
+    """The families of addresses that a Service takes together: all that are *needed*, and as many *more* as it gets."""
+
+    needed: tuple[int, ...]
+    more: tuple[int, ...] = ()
+
+
+def _choice(needed: Iterable[int], missing: Sequence[int]) -> Choice:
+    """*needed*, and the rest of *missing*."""
+    families = tuple(needed)
+    return Choice(families, tuple((Counter(missing) - Counter(families)).elements()))
 
 
 class Selection:
@@ -42,33 +56,48 @@ class Selection:
         if isinstance(chosen, Refusal):
             return self._refuse_choice(chosen)
         stay = self.staying(chosen)
-        missing = self.ownership.missing(stay)
+        missing = self.request.lacking(stay)
         if not missing:
             return outcome.assign(self.ownership, stay)
         got = self._select(missing, stay, chosen)
-        if not isinstance(got, Refusal):
+        if isinstance(got, Refusal):
+            if stay and self.ownership.is_enough(stay):
+                return outcome.assign(self.ownership, stay)  # PreferDualStack: the other family may follow later
+            return outcome.refuse(self.ownership, got)
+        addresses = (*stay, *got)
+        if self.ownership.is_enough(addresses):
             return outcome.assign(self.ownership, stay, got)
-        if stay and not self.request.require_all and not self._requested(missing):
-            return outcome.assign(self.ownership, stay)  # PreferDualStack: the other family may follow later
-        return outcome.refuse(self.ownership, got)
+        if addresses and self.accepts(addresses):
+            return outcome.assign_part(self.ownership, addresses)
+        return outcome.refuse(self.ownership, self._no_address(missing, stay, chosen))
+
+    def accepts(self, addresses: tuple[Address, ...]) -> bool:
+        """Whether the Service takes *addresses*: enough, or the named ones and in number what it has of each family."""
+        if self.ownership.is_enough(addresses):
+            return True
+        if self.request.require_all or not set(self.request.wanted).issubset(addresses):
+            return False
+        has = Counter(address.family for address in self.ownership.first_of(self.ownership.keepable()))
+        return has <= Counter(address.family for address in addresses)
 
     # --- what stays -----------------------------------------------------------------------------------------------
     def staying(self, chosen: Pool | None) -> tuple[Address, ...]:
-        """The addresses of the Service that agree with its request."""
-        return tuple(each for each in self.ownership.keepable() if self.may_stay(each, chosen))
+        """The addresses of the Service that agree with its request; the last ones go if there are too many."""
+        found = tuple(each for each in self.ownership.keepable() if self.may_stay(each, chosen))
+        return self.ownership.first_of(found, room_for=self.request.wanted)
 
     def may_stay(self, address: Address, chosen: Pool | None) -> bool:
         """Whether *address*, which the Service keeps, agrees with its request, which chooses the pool *chosen*."""
         wanted = self.request.wanted_of(address.family)
         if self.request.reassign and not self.ownership.fits(address):
             return False
-        if wanted is not None:
-            return address == wanted
+        if address in wanted or len(wanted) == self.request.number:
+            return address in wanted
         pool = self.pools.pool_of(address)
         return chosen is None or pool is None or pool is chosen
 
     def pool_of_stay(self, stay: tuple[Address, ...]) -> Pool | None:
-        """The pool of the addresses that *stay*: the other family comes from the same pool."""
+        """The pool of the addresses that *stay*: all others come from the same pool."""
         return next((pool for each in stay if (pool := self.pools.pool_of(each))), None)
 
     def _refuse_choice(self, refusal: Refusal) -> Allocation | Refusal:
@@ -76,7 +105,7 @@ class Selection:
         keepable, wanted = self.ownership.keepable(), set(self.request.wanted)
         stranded = [each for each in keepable if not self.ownership.fits(each)]
         if stranded and (wanted.issubset(stranded) if wanted else refusal.reason is Reason.POOL_NOT_FOUND):
-            return outcome.assign(self.ownership, keepable)
+            return outcome.assign(self.ownership, self.ownership.first_of(keepable))
         return outcome.refuse(self.ownership, refusal)
 
     # --- which pool -----------------------------------------------------------------------------------------------
@@ -100,7 +129,11 @@ class Selection:
     def _select(
         self, missing: Sequence[int], stay: tuple[Address, ...], chosen: Pool | None
     ) -> tuple[Address, ...] | Refusal:
-        """Addresses of the *missing* families, all from one pool: that of *stay*, the chosen one, or any."""
+        """
+        Addresses of the *missing* families, all from one pool: that of *stay*, the chosen one, or any.
+
+        Only a part of them if there are no more, unless the Service requires all. A Refusal: the pool is closed.
+        """
         home = self.pool_of_stay(stay)
         if stay and home is None and (chosen is None or self.request.require_all):
             return self._no_pool_beside(stay)
@@ -108,13 +141,21 @@ class Selection:
         if only is not None:
             if why := self.ownership.why_closed(only):
                 return self._with_alternatives(self._not_served(only, why), stay)
-            if refusal := self.refuse_requested(only, missing):
+            if refusal := self.refuse_requested(only, missing, beside=stay):
                 return self._with_alternatives(refusal, stay)
-        for families in (missing, *self.smaller_choices(missing, stay)):
-            pools = (only,) if only else self.ledger.offers.pools_with_free(self.request, self.labels, families[0])
-            for pool in pools:
-                if got := self.offer(pool, families):
-                    return got
+        for choice in self.choices(missing, stay):
+            for family in dict.fromkeys(choice.needed or choice.more):
+                pools = (only,) if only else self.ledger.offers.pools_with_free(self.request, self.labels, family)
+                for pool in pools:
+                    if got := self.offer(pool, choice, stay):
+                        return got
+                if choice.needed:
+                    break
+        return ()
+
+    def _no_address(self, missing: Sequence[int], stay: tuple[Address, ...], chosen: Pool | None) -> Refusal:
+        """No pool that serves the Service has addresses of the *missing* families."""
+        only = self.pool_of_stay(stay) or chosen
         tried = (only,) if only else self.pools.eligible(self.request, self.labels)
         if not tried:
             return messages.no_pool(self.request, self.pools, self.labels)
@@ -122,30 +163,47 @@ class Selection:
         refusal = messages.no_address(self.request, missing, pools=tried, ledger=self.ledger, others=others)
         return self._with_alternatives(refusal, stay)
 
-    def smaller_choices(self, missing: Sequence[int], stay: tuple[Address, ...]) -> list[tuple[int, ...]]:
-        """What PreferDualStack accepts instead of all *missing* families, in order: requested ones, else any one."""
-        if self.request.require_all or len(missing) == 1:
-            return []
-        requested = self._requested(missing)
-        return [requested] if requested else [] if stay else [(family,) for family in missing]
+    def choices(self, missing: Sequence[int], stay: tuple[Address, ...]) -> list[Choice]:
+        """
+        What the Service accepts, in order: all *missing* addresses; all of one family; all named ones and a part.
 
-    def offer(self, pool: Pool, families: Sequence[int]) -> tuple[Address, ...] | None:
-        """An address of each of *families* from *pool*, within the quota of the namespace."""
-        request, got = self.request, []
-        for family in families:
-            address = self.ledger.offers.offer(pool, family, request)
-            if address is None:
-                return None
-            got.append(address)
-        return tuple(got) if self.ledger.offers.is_within_quota(pool, got, request.namespace) else None
+        RequireDualStack accepts only the first.
+        """
+        if self.request.require_all or len(missing) == 1:
+            return [Choice(tuple(missing))]
+        result, families = [Choice(tuple(missing))], tuple(dict.fromkeys(missing))
+        named = tuple(address.family for address in self.request.wanted if address not in stay)
+        if not named and not stay and len(families) > 1:
+            result += [_choice([family for family in missing if family == each], missing) for each in families]
+        if named or self.request.number > 1:
+            result.append(_choice(named, missing))
+        return result
+
+    def offer(self, pool: Pool, choice: Choice, stay: tuple[Address, ...] = ()) -> tuple[Address, ...] | None:
+        """The addresses of *choice* from *pool* besides *stay*, within the quota of the namespace; None: none."""
+        offers, request = self.ledger.offers, self.request
+        needed, more = Counter(choice.needed), Counter(choice.more)
+        if not all(offers.may_have(pool, family, request, number) for family, number in needed.items()):
+            return None
+        found = {
+            family: offers.offer(pool, family, request, needed[family] + more[family], beside=stay)
+            for family in dict.fromkeys((*choice.needed, *choice.more))
+        }
+        got = [address for family, number in needed.items() for address in found[family][:number]]
+        if len(got) < len(choice.needed) or not offers.is_within_quota(pool, got, request.namespace):
+            return None
+        for address in (each for family in more for each in found[family][needed[family] :]):
+            if offers.is_within_quota(pool, (*got, address), request.namespace):
+                got.append(address)
+        return tuple(sorted(got, key=lambda address: request.families.index(address.family))) or None
 
     def alternatives(self) -> Iterator[Pool]:
         """The pools that would serve the Service if it named them, whatever it requests today; in order."""
         free = self.request._replace(pool="", wanted=(), legacy=None)
         selection = Selection(self.ownership._replace(request=free))
-        choices = [free.families, *([] if free.require_all else [(family,) for family in free.families])]
+        choices = selection.choices(free.lacking(()), ())
         for pool in islice(self.pools.in_force, messages.MAX_POOLS):
-            if not pool.mismatch(free, self.labels) and any(selection.offer(pool, families) for families in choices):
+            if not pool.mismatch(free, self.labels) and any(selection.offer(pool, each) for each in choices):
                 yield pool
 
     def _others_with_free(self, families: Sequence[int], tried: Sequence[Pool]) -> Iterator[tuple[Pool, str]]:
@@ -155,33 +213,32 @@ class Selection:
         for pool in islice(self.pools.in_force, messages.MAX_POOLS):
             if pool.name not in known:
                 usage = self.ledger.usage(pool.name)
-                if enough(family in usage and usage[family].available for family in families):
+                needs = Counter(families).items()
+                if enough(family in usage and usage[family].available >= number for family, number in needs):
                     yield pool, pool.mismatch(self.request, self.labels) or ON_REQUEST
 
     # --- refusals -------------------------------------------------------------------------------------------------
-    def refuse_requested(self, pool: Pool, families: Sequence[int]) -> Refusal | None:
-        """Why the Service cannot have an address of *families* that it requests by name from *pool*."""
+    def refuse_requested(
+        self, pool: Pool, families: Sequence[int], *, beside: tuple[Address, ...] = ()
+    ) -> Refusal | None:
+        """Why the Service cannot have an address of *families* that it requests by name from *pool*, *beside* these."""
         request = self.request
-        for address in request.wanted:
-            if address.family in families:
-                if why := pool.why_barred(address, request.key):
-                    return messages.barred(address, why, request)
-                if owner := self.ledger.owner(address):
-                    return messages.owned(address, owner, request)
-                if holder := self.ledger.claims.rival(address, request.terms):
-                    return messages.in_use(address, holder, request)
-                left = self.ledger.offers.quota_left(pool, request.namespace)
-                if left == 0 and self.ledger.offers.costs_quota(address, request.namespace):
-                    return messages.quota_exceeded(pool, request, self.ledger)
-        for address in request.wanted:
+        requested = [each for each in request.wanted if each.family in families and each not in beside]
+        for address in requested:
+            if why := pool.why_barred(address, request.key):
+                return messages.barred(address, why, request)
+            if owner := self.ledger.owner(address):
+                return messages.owned(address, owner, request)
+            if holder := self.ledger.claims.rival(address, request.terms):
+                return messages.in_use(address, holder, request)
+            left = self.ledger.offers.quota_left(pool, request.namespace)
+            if left == 0 and self.ledger.offers.costs_quota(address, request.namespace):
+                return messages.quota_exceeded(pool, request, self.ledger)
+        for address in requested:
             entry = self.ledger.cooldown.blocking(address, request.key)
-            if address.family in families and entry is not None:
+            if entry is not None:
                 return messages.cooling_down(address, entry, request)
         return None
-
-    def _requested(self, families: Iterable[int]) -> tuple[int, ...]:
-        """Those of *families* for which the Service requests an address by name."""
-        return tuple(family for family in families if self.request.wanted_of(family))
 
     def _with_alternatives(self, refusal: Refusal, stay: tuple[Address, ...]) -> Refusal:
         """*refusal* with the pools that would serve, if naming another pool helps."""
@@ -199,8 +256,9 @@ class Selection:
 
     def _no_pool_beside(self, stay: tuple[Address, ...]) -> Refusal:
         """The Service holds an address outside every pool, so there is no pool for the other family."""
+        what, all_of_them = ("the other family", "both") if self.request.number == 1 else ("more addresses", "all")
         message = (
-            f"{messages.join_addresses(stay)} is in no pool that the other family could come from; "
-            f'set {names.REASSIGN_ANNOTATION} to "true" to move both'
+            f"{messages.join_addresses(stay)} is in no pool that {what} could come from; "
+            f'set {names.REASSIGN_ANNOTATION} to "true" to move {all_of_them}'
         )
         return Refusal(Reason.FAMILY_NOT_AVAILABLE, message, "spec.ipFamilyPolicy")

@@ -25,7 +25,7 @@ def ip(text: str) -> Address:
 
 
 def at(version: int, found: Service) -> Service:
-    """*found* as it stood at a resourceVersion."""
+    """*found* as it was at a resourceVersion."""
     meta = msgspec.structs.replace(found.metadata, resource_version=str(version))
     return msgspec.structs.replace(found, metadata=meta)
 

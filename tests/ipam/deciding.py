@@ -12,7 +12,7 @@ from kavip.ipam.allocate import Allocation, settle
 from kavip.ipam.pools import Pools
 from kavip.ipam.record import ASSIGNED_REASONS, write_assigned, write_stranded
 from kavip.names import Reason
-from tests.ipam.world import entered
+from tests.ipam.simulatedcontroller import entered
 from tests.support.build import pool, service
 
 EDGE = pool("edge", "192.0.2.128/28")
@@ -28,7 +28,7 @@ SELECTIVE = pool("team", "203.0.113.0/28", namespace_selector=LabelSelector(matc
 FOREIGN = Reason.FOREIGN_STATUS
 
 
-def told(found: Service, reason: Reason, status: str = "True", message: str | None = None) -> Service:
+def with_reason(found: Service, reason: Reason, status: str = "True", message: str | None = None) -> Service:
     """*found* with our own condition, which records what it holds."""
     holds = found.ingress_addresses
     if message is None and reason in ASSIGNED_REASONS and holds:
@@ -41,7 +41,7 @@ def told(found: Service, reason: Reason, status: str = "True", message: str | No
 
 def ours(key: str, holds: list[str], **more: Any) -> Service:
     """A Service to which kavip gave what it holds."""
-    return told(service(key, holds=holds, **more), Reason.ASSIGNED)
+    return with_reason(service(key, holds=holds, **more), Reason.ASSIGNED)
 
 
 def outcome(subject: Service, *others: Service, pools: tuple[VIPPool, ...] = (EDGE, LAB), **more: Any) -> Any:
@@ -50,7 +50,7 @@ def outcome(subject: Service, *others: Service, pools: tuple[VIPPool, ...] = (ED
     return settle(subject, parsed, entered(parsed, (subject, *others)), **more)
 
 
-def given(subject: Service, *others: Service, **more: Any) -> list[str]:
+def assigned_addresses(subject: Service, *others: Service, **more: Any) -> list[str]:
     """The addresses that *subject* gets."""
     found = outcome(subject, *others, **more)
     assert isinstance(found, Allocation), found

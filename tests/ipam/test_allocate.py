@@ -20,11 +20,11 @@ from tests.ipam.deciding import (
     REQUIRE,
     SELECTIVE,
     SHARE,
-    given,
+    assigned_addresses,
     ours,
     outcome,
 )
-from tests.ipam.world import World, entered
+from tests.ipam.simulatedcontroller import SimulatedController, entered
 from tests.support.build import pool, service
 
 
@@ -38,7 +38,7 @@ def test_the_lowest_free_address_of_the_first_pool() -> None:
 
 def test_a_full_pool_spills_over_to_the_next() -> None:
     """The next pool in order serves when the first has nothing left."""
-    assert given(service("shop/web"), *FULL) == ["198.51.100.0"]
+    assert assigned_addresses(service("shop/web"), *FULL) == ["198.51.100.0"]
 
 
 @pytest.mark.parametrize(
@@ -56,37 +56,39 @@ def test_a_full_pool_spills_over_to_the_next() -> None:
 )
 def test_families_come_from_one_pool_in_the_order_of_the_service(more: dict[str, Any], addresses: list[str]) -> None:
     """PreferDualStack takes the families that are free, and an explicit request selects the pool."""
-    assert given(service("shop/web", **more)) == addresses
+    assert assigned_addresses(service("shop/web", **more)) == addresses
 
 
 def test_a_reserved_address_is_given_only_to_its_service() -> None:
     """The Service of the reservation gets it first, other Services never get it."""
     kept = pool("edge", "192.0.2.128/28", reservations=[Reservation(address="192.0.2.128", service="shop/web")])
-    assert given(service("shop/api"), pools=(kept,)) == ["192.0.2.129"]
-    assert given(service("shop/web"), pools=(kept,)) == ["192.0.2.128"]
+    assert assigned_addresses(service("shop/api"), pools=(kept,)) == ["192.0.2.129"]
+    assert assigned_addresses(service("shop/web"), pools=(kept,)) == ["192.0.2.128"]
 
 
 def test_a_sharing_key_shares() -> None:
     """Services of one key get one address while their ports differ, and a new one when they do not."""
     first = service("shop/web", holds=["192.0.2.130"], annotations=SHARE, port=80)
-    assert given(service("shop/tls", annotations=SHARE, port=443), first) == ["192.0.2.130"]
-    assert given(service("shop/more", annotations=SHARE, port=80), first) == ["192.0.2.128"]
-    assert given(service("other/tls", annotations=SHARE, port=443), first) == ["192.0.2.128"]
+    assert assigned_addresses(service("shop/tls", annotations=SHARE, port=443), first) == ["192.0.2.130"]
+    assert assigned_addresses(service("shop/more", annotations=SHARE, port=80), first) == ["192.0.2.128"]
+    assert assigned_addresses(service("other/tls", annotations=SHARE, port=443), first) == ["192.0.2.128"]
 
 
 def test_sharing_uses_neither_capacity_nor_quota() -> None:
     """Another Service on a shared address needs no further address and no quota."""
     tight = pool("edge", "192.0.2.128", max_per_namespace=1)
     first = service("shop/web", holds=["192.0.2.128"], annotations=SHARE, port=80)
-    assert given(service("shop/tls", annotations=SHARE, port=443), first, pools=(tight,)) == ["192.0.2.128"]
+    assert assigned_addresses(service("shop/tls", annotations=SHARE, port=443), first, pools=(tight,)) == [
+        "192.0.2.128"
+    ]
 
 
 def test_prefer_dual_stack_completes_later_from_the_same_pool() -> None:
     """Held addresses stay first. The second family never comes from another pool."""
     half = ours("shop/web", ["192.0.2.130"], **PREFER)
-    assert given(half) == ["192.0.2.130"]
+    assert assigned_addresses(half) == ["192.0.2.130"]
     grown = pool("edge", "192.0.2.128/28", "2001:db8:1::/64")
-    assert given(half, pools=(grown, LAB)) == ["192.0.2.130", "2001:db8:1::"]
+    assert assigned_addresses(half, pools=(grown, LAB)) == ["192.0.2.130", "2001:db8:1::"]
 
 
 # --- waiting ----------------------------------------------------------------------------------------------------------
@@ -117,19 +119,19 @@ def test_a_decision_names_the_pools_to_wait_for(
 # --- properties -------------------------------------------------------------------------------------------------------
 def test_a_decision_is_stable() -> None:
     """A decision that was written is repeated with the same words."""
-    world = World([EDGE, LAB])
+    simulation = SimulatedController([EDGE, LAB])
     for index, more in enumerate([{}, PREFER, REQUIRE, {"pool": "lab"}, {"wants": "192.0.2.140"}]):
-        world.apply(service(f"a/s{index}", **more))
-    world.run()
-    for each in world.services.values():
-        again = world.settled(each)
+        simulation.apply(service(f"a/s{index}", **more))
+    simulation.run()
+    for each in simulation.services.values():
+        again = simulation.settled(each)
         assert isinstance(again, Allocation)
         assert again.kept
-        assert again.message == world.outcomes[each.key].message
-    writes = len(world.writes)
-    world.restart()
-    world.run()
-    assert len(world.writes) == writes == len(world.services)
+        assert again.message == simulation.outcomes[each.key].message
+    writes = len(simulation.writes)
+    simulation.restart()
+    simulation.run()
+    assert len(simulation.writes) == writes == len(simulation.services)
 
 
 def test_decide_changes_nothing() -> None:
@@ -145,5 +147,5 @@ def test_decide_changes_nothing() -> None:
 def test_naming_an_address_of_a_pool_names_the_pool() -> None:
     """kavip serves such a Service even where a platform assigns addresses."""
     pools = Pools.of([EDGE])
-    asked = [read_request(service("a/web", wants=text))[0] for text in ("192.0.2.130", "10.0.0.1", "")]
-    assert [pools.are_named_by(request) for request in asked] == [True, False, False]
+    requests = [read_request(service("a/web", wants=text))[0] for text in ("192.0.2.130", "10.0.0.1", "")]
+    assert [pools.are_named_by(request) for request in requests] == [True, False, False]

@@ -3,14 +3,14 @@
 import pytest
 
 from tests.ipam import decided
+from tests.ipam.caserun import Json, cases, differences
 from tests.ipam.decided import ON_PURPOSE
-from tests.ipam.play import Json, cases, otherwise
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in cases()])
 def test_each_case_is_decided_as_expected_or_otherwise_on_purpose(case: Json) -> None:
     """Each case ends as in its own project, except the cases in the table."""
-    found = otherwise(case)
+    found = differences(case)
     assert bool(found) == (case["id"] in ON_PURPOSE), (
         found or f"decided as expected; remove {case['id']} from the table"
     )

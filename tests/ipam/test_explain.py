@@ -14,9 +14,9 @@ from kavip.ipam.allocate import settle
 from kavip.ipam.explain import ExplainedPool, Explanation, PoolRole, explain
 from kavip.ipam.pools import Pools
 from kavip.names import Reason
-from tests.ipam.deciding import EDGE, FULL, LAB, PREFER, REASSIGN, REQUIRE, SELECTIVE, SHARE, ours, told
+from tests.ipam.deciding import EDGE, FULL, LAB, PREFER, REASSIGN, REQUIRE, SELECTIVE, SHARE, ours, with_reason
+from tests.ipam.simulatedcontroller import SimulatedController, entered
 from tests.ipam.test_histories import services
-from tests.ipam.world import World, entered
 from tests.support.build import pool, service
 
 
@@ -54,12 +54,12 @@ def test_the_explanation_is_the_decision(
     crowd: list[Any], subject: Any, worked: int, held: tuple[str, ...], reason: Reason | None, reassign: bool
 ) -> None:
     """The verdict is that of the decision, and the rules and the role of every pool agree with it."""
-    world = World(MANY)
+    simulation = SimulatedController(MANY)
     for each in crowd[:worked]:
-        world.apply(each)
-    world.run()
+        simulation.apply(each)
+    simulation.run()
     for each in crowd[worked:]:
-        world.apply(each)
+        simulation.apply(each)
     if reassign:
         notes = {**(subject.metadata.annotations or {}), **REASSIGN}
         subject = msgspec.structs.replace(
@@ -68,11 +68,13 @@ def test_the_explanation_is_the_decision(
     if held:
         status = service(subject.key, holds=held).status
         subject = type(subject)(metadata=subject.metadata, spec=subject.spec, status=status)
-        subject = told(subject, reason) if reason else subject
-    ledger = entered(world.pools, [*(each for each in world.services.values() if each.key != subject.key), subject])
-    labels = world.labels(subject)
-    found = explain(subject, world.pools, ledger, namespace_labels=labels)
-    assert found.outcome == settle(subject, world.pools, ledger, namespace_labels=labels)
+        subject = with_reason(subject, reason) if reason else subject
+    ledger = entered(
+        simulation.pools, [*(each for each in simulation.services.values() if each.key != subject.key), subject]
+    )
+    labels = simulation.labels(subject)
+    found = explain(subject, simulation.pools, ledger, namespace_labels=labels)
+    assert found.outcome == settle(subject, simulation.pools, ledger, namespace_labels=labels)
     for each in found.pools:
         agrees(each)
     roles = [each.role for each in found.pools]

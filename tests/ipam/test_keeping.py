@@ -23,12 +23,12 @@ from tests.ipam.deciding import (
     REASSIGN,
     REQUIRE,
     SHARE,
-    given,
+    assigned_addresses,
     ours,
     outcome,
-    told,
+    with_reason,
 )
-from tests.ipam.world import entered
+from tests.ipam.simulatedcontroller import entered
 from tests.support.build import pool, service
 
 
@@ -71,7 +71,7 @@ def test_reassign_moves_only_a_stranded_service() -> None:
     nowhere = outcome(stranded, pools=())
     assert (nowhere.reason, nowhere.kept) == (Reason.STRANDED, True)
     assert nowhere.message == "keeps 10.0.0.1, although 10.0.0.1 is in no pool; there is no VIPPool; create one"
-    assert given(ours("shop/web", ["192.0.2.135"], annotations=REASSIGN)) == ["192.0.2.135"]
+    assert assigned_addresses(ours("shop/web", ["192.0.2.135"], annotations=REASSIGN)) == ["192.0.2.135"]
 
 
 def test_the_message_of_a_stranded_dual_stack_service_is_stable() -> None:
@@ -85,8 +85,8 @@ def test_the_message_of_a_stranded_dual_stack_service_is_stable() -> None:
 
 def test_a_new_request_moves_a_service_only_if_it_can_be_served() -> None:
     """If the requested address or pool is not available, the old address stays, and the message has the reason."""
-    assert given(ours("shop/web", ["192.0.2.130"], wants="192.0.2.135")) == ["192.0.2.135"]
-    assert given(ours("shop/web", ["192.0.2.130"], pool="lab")) == ["198.51.100.0"]
+    assert assigned_addresses(ours("shop/web", ["192.0.2.130"], wants="192.0.2.135")) == ["192.0.2.135"]
+    assert assigned_addresses(ours("shop/web", ["192.0.2.130"], pool="lab")) == ["198.51.100.0"]
     found = outcome(ours("shop/web", ["192.0.2.130"], wants="192.0.2.135"), service("z/a", holds=["192.0.2.135"]))
     assert (found.kept, found.reason, found.is_assigned) == (True, Reason.ADDRESS_IN_USE, False)
     assert found.message == "address 192.0.2.135 is used by Service z/a; ask for another; keeps 192.0.2.130"
@@ -109,7 +109,7 @@ def test_a_malformed_request_moves_nothing() -> None:
 
 def test_the_address_of_a_removed_family_is_freed() -> None:
     """A Service without IPv6 loses its IPv6 address and keeps the other."""
-    assert given(ours("shop/web", ["198.51.100.9", "2001:db8::9"])) == ["198.51.100.9"]
+    assert assigned_addresses(ours("shop/web", ["198.51.100.9", "2001:db8::9"])) == ["198.51.100.9"]
 
 
 def test_the_order_in_status_is_never_rewritten() -> None:
@@ -123,7 +123,7 @@ def test_the_order_in_status_is_never_rewritten() -> None:
 def test_of_two_holders_the_older_keeps_and_the_other_moves() -> None:
     """The younger Service gets another address of its pool, unless it requested this one."""
     old, young = (ours(f"a/{year}", ["192.0.2.130"], created=year) for year in ("2020", "2026"))
-    assert given(old, young) == ["192.0.2.130"]
+    assert assigned_addresses(old, young) == ["192.0.2.130"]
     found = outcome(young, old)
     assert ([str(address) for address in found.addresses], found.is_displaced) == (["192.0.2.128"], True)
     assert found.note == "was 192.0.2.130; 192.0.2.130 belongs to Service a/2020, which is older"
@@ -142,9 +142,9 @@ def test_a_loser_that_requested_the_address_gets_no_other() -> None:
 def test_external_ips_take_nothing_away() -> None:
     """The externalIPs of an older Service keep an address from new Services, but no holder loses it."""
     greedy = service("a/old", type="ClusterIP", external_ips=["192.0.2.128", "192.0.2.130"], created="2020")
-    assert given(ours("a/web", ["192.0.2.130"]), greedy) == ["192.0.2.130"]
-    assert given(service("a/new"), greedy) == ["192.0.2.129"]
-    assert given(service("a/old", external_ips=["192.0.2.128"], wants="192.0.2.128")) == ["192.0.2.128"]
+    assert assigned_addresses(ours("a/web", ["192.0.2.130"]), greedy) == ["192.0.2.130"]
+    assert assigned_addresses(service("a/new"), greedy) == ["192.0.2.129"]
+    assert assigned_addresses(service("a/old", external_ips=["192.0.2.128"], wants="192.0.2.128")) == ["192.0.2.128"]
 
 
 def test_a_node_that_joins_with_a_vip_takes_it() -> None:
@@ -184,7 +184,7 @@ def test_an_edit_that_would_end_a_sharing_is_detected() -> None:
     ids=["another address", "another pool"],
 )
 def test_a_service_that_requests_another_address_may_end_its_sharing(more: dict[str, Any]) -> None:
-    """A request to move ends no sharing that the Service still asks for."""
+    """A request to move ends no sharing that the Service still requests."""
     pools = Pools.of([EDGE, LAB])
     ledger = entered(pools, [ours(f"a/{port}", ["192.0.2.130"], annotations=SHARE, port=port) for port in (80, 443)])
     request, _ = read_request(ours("a/80", ["192.0.2.130"], **more))
@@ -201,12 +201,12 @@ def test_a_service_that_requests_another_address_may_end_its_sharing(more: dict[
         (service("a/web", holds=["10.0.0.1"]), FOREIGN),
         (service("a/web", holds=["192.0.2.130", "10.0.0.1"]), FOREIGN),
         (service("a/web", holds=["2001:db8::1"]), FOREIGN),
-        (told(service("a/web", holds=["10.0.0.1"]), Reason.ASSIGNED), Reason.STRANDED),
-        (told(service("a/web", holds=["10.0.0.1"]), Reason.STRANDED), Reason.STRANDED),
-        (told(service("a/web", holds=["10.0.0.1"]), FOREIGN), FOREIGN),
-        (told(service("a/web", holds=["10.0.0.1"]), Reason.LEFT_TO_PLATFORM, "Unknown"), FOREIGN),
-        (told(service("a/web", holds=["10.0.0.1"]), Reason.NO_POOL, "False"), FOREIGN),
-        (told(service("a/web", holds=["192.0.2.130"]), FOREIGN), Reason.ASSIGNED),
+        (with_reason(service("a/web", holds=["10.0.0.1"]), Reason.ASSIGNED), Reason.STRANDED),
+        (with_reason(service("a/web", holds=["10.0.0.1"]), Reason.STRANDED), Reason.STRANDED),
+        (with_reason(service("a/web", holds=["10.0.0.1"]), FOREIGN), FOREIGN),
+        (with_reason(service("a/web", holds=["10.0.0.1"]), Reason.LEFT_TO_PLATFORM, "Unknown"), FOREIGN),
+        (with_reason(service("a/web", holds=["10.0.0.1"]), Reason.NO_POOL, "False"), FOREIGN),
+        (with_reason(service("a/web", holds=["192.0.2.130"]), FOREIGN), Reason.ASSIGNED),
     ],
 )
 def test_foreign_status_is_respected_or_adopted(subject: Service, reason: Reason) -> None:
@@ -250,7 +250,7 @@ def test_a_host_name_is_never_adopted() -> None:
 
 def test_reassign_replaces_a_foreign_address() -> None:
     """A Service with the annotation gets an address of kavip in place of a foreign one."""
-    assert given(service("a/web", holds=["10.0.0.1"], annotations=REASSIGN)) == ["192.0.2.128"]
+    assert assigned_addresses(service("a/web", holds=["10.0.0.1"], annotations=REASSIGN)) == ["192.0.2.128"]
 
 
 def test_a_copy_without_kavips_condition_is_not_foreign_during_a_write() -> None:
@@ -283,7 +283,7 @@ def test_an_address_of_a_pool_that_must_be_named_does_not_come_back_without_the_
     )
     web = service("a/web")
     wiped = msgspec.structs.replace(web, status=msgspec.structs.replace(web.status, conditions=[spoken]))
-    assert given(wiped, pools=pools) == ["192.0.2.128"]
+    assert assigned_addresses(wiped, pools=pools) == ["192.0.2.128"]
 
 
 def test_an_address_kept_by_a_refusal_stays_kavips_after_its_pool_is_deleted() -> None:
@@ -298,7 +298,7 @@ def test_an_address_kept_by_a_refusal_stays_kavips_after_its_pool_is_deleted() -
     )
     waits = msgspec.structs.replace(web, status=msgspec.structs.replace(web.status, conditions=[condition]))
     assert outcome(waits, holder, pools=(LAB,)).reason is Reason.STRANDED
-    assert given(waits, pools=(LAB,)) == ["198.51.100.1"]
+    assert assigned_addresses(waits, pools=(LAB,)) == ["198.51.100.1"]
     moved = msgspec.structs.replace(waits, status=msgspec.structs.replace(ours("b/web", ["203.0.113.9"]).status))
     foreign = msgspec.structs.replace(moved, status=msgspec.structs.replace(moved.status, conditions=[condition]))
     assert outcome(foreign, holder, pools=(LAB,)).reason is FOREIGN

@@ -20,17 +20,17 @@ VIP = "192.0.2.129"
 BEFORE, AFTER = "2025-12-01T00:00:00Z", "2026-02-01T00:00:00Z"
 
 
-def given(at: str, **more: Any) -> Service:
+def assigned_addresses(at: str, **more: Any) -> Service:
     """A Service to which kavip gave the VIP at that time; nodes are of January 2026."""
     service = build.service("shop/web", group="lb/edge", holds=[VIP], **more)
-    told = Condition(
+    condition = Condition(
         type=names.ConditionType.ADDRESS_ASSIGNED,
         status="True",
         reason="Assigned",
         message=f"{VIP} from pool edge",
         last_transition_time=at,
     )
-    return msgspec.structs.replace(service, status=msgspec.structs.replace(service.status, conditions=[told]))
+    return msgspec.structs.replace(service, status=msgspec.structs.replace(service.status, conditions=[condition]))
 
 
 def external() -> Service:
@@ -48,7 +48,7 @@ def reported(snapshot: Snapshot) -> list[str]:
     return [str(each) for each in snapshot.nodes["n1"].addresses("InternalIP", "ExternalIP")]
 
 
-@pytest.mark.parametrize("holder", [given(BEFORE), given(AFTER), external(), own()])
+@pytest.mark.parametrize("holder", [assigned_addresses(BEFORE), assigned_addresses(AFTER), external(), own()])
 @pytest.mark.parametrize("addresses", [("192.0.2.11", VIP), (VIP, "192.0.2.11")])
 def test_a_vip_beside_another_address_is_not_the_nodes(holder: Object, addresses: tuple[str, ...]) -> None:
     """The VIP is ignored in any order of events and addresses, until no Service holds it."""
@@ -65,7 +65,13 @@ def test_a_vip_beside_another_address_is_not_the_nodes(holder: Object, addresses
 
 @pytest.mark.parametrize(
     ("holder", "is_own"),
-    [(given(AFTER), False), (given(BEFORE), True), (external(), True), (own(AFTER), False), (own(BEFORE), True)],
+    [
+        (assigned_addresses(AFTER), False),
+        (assigned_addresses(BEFORE), True),
+        (external(), True),
+        (own(AFTER), False),
+        (own(BEFORE), True),
+    ],
 )
 def test_a_vip_alone_is_not_the_nodes_if_it_was_assigned_later(holder: Object, is_own: bool) -> None:
     """kavip assigns no address that a node has. A VIP may be the own address of a node that was created later."""

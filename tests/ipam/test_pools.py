@@ -11,13 +11,20 @@ from kavip.api.meta import LabelSelector, Requirement
 from kavip.api.pool import PoolSpec, Reservation, VIPPool
 from kavip.ipam.impact import assess_edit
 from kavip.ipam.ledger.ledger import Ledger
-from kavip.ipam.pool import REJECTED, Barred, cautions, parse_pool
+from kavip.ipam.pool import REJECTED, Barred, Pool, cautions, parse_pool
 from kavip.ipam.pools import Pools
 from kavip.ipam.ranges import parse_range
 from kavip.ipam.request import read_request
 from kavip.names import Reason
-from tests.ipam.world import entered
+from tests.ipam.simulatedcontroller import entered
 from tests.support.build import metadata, pool, service
+
+
+def read(wire: VIPPool) -> Pool:
+    """The pool of *wire*, which is valid."""
+    found, _ = parse_pool(wire)
+    assert found is not None
+    return found
 
 
 def refused(new: VIPPool, *others: VIPPool) -> list[str]:
@@ -85,9 +92,7 @@ def test_an_exclude_that_reaches_outside_the_pool_is_a_warning() -> None:
     assert refused(new) == []
     parsed, _ = parse_pool(new)
     assert parsed
-    assert cautions(new, parsed.ranges) == (
-        "spec.exclude[0]: 192.0.2.120-192.0.2.130 is only partly inside spec.addresses",
-    )
+    assert cautions(parsed) == ("spec.exclude[0]: 192.0.2.120-192.0.2.130 is only partly inside spec.addresses",)
 
 
 def test_overlap_names_the_other_pool_even_where_it_is_excluded() -> None:
@@ -199,13 +204,14 @@ def test_stranding_names_the_services_that_an_edit_would_strand() -> None:
             service("shop/old", type="ClusterIP", external_ips=["192.0.2.7"]),
         ],
     )
+    before = read(old)
     shrunk = pool("edge", "192.0.2.0/30", reservations=[Reservation(address="192.0.2.1", service="a/b")])
-    found = assess_edit(old, parse_pool(shrunk)[0], ledger)
+    found = assess_edit(before, read(shrunk), ledger)
     assert [str(each) for each in found.lost] == ["shop/api (192.0.2.6)"]
     assert [str(each) for each in found.external] == ["shop/old (192.0.2.7)"]
     assert [str(each) for each in found.misfits] == ["shop/web (192.0.2.1)"]
-    assert [str(each) for each in assess_edit(old, None, ledger).lost] == [
+    assert [str(each) for each in assess_edit(before, None, ledger).lost] == [
         "shop/web (192.0.2.1)",
         "shop/api (192.0.2.6)",
     ]
-    assert assess_edit(old, parse_pool(pool("edge", "192.0.2.0/28"))[0], ledger).lost == ()
+    assert assess_edit(before, read(pool("edge", "192.0.2.0/28")), ledger).lost == ()

@@ -23,7 +23,7 @@ from tests.ipam.deciding import (
     SELECTIVE,
     SHARE,
     WISH_FIELD,
-    given,
+    assigned_addresses,
     outcome,
 )
 from tests.support.build import pool, service
@@ -228,5 +228,5 @@ def test_quota_counts_distinct_addresses_over_both_families() -> None:
         "namespace shop has 2 of 2 addresses of pool edge (maxPerNamespace); free one or ask for a larger quota; "
         "pools that would serve: lab"
     )
-    assert given(service("shop/web"), holder, pools=(tight, LAB)) == ["198.51.100.0"]
-    assert given(service("other/web"), holder, pools=(tight, LAB)) == ["192.0.2.129"]
+    assert assigned_addresses(service("shop/web"), holder, pools=(tight, LAB)) == ["198.51.100.0"]
+    assert assigned_addresses(service("other/web"), holder, pools=(tight, LAB)) == ["192.0.2.129"]

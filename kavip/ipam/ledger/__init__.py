@@ -12,5 +12,6 @@ PURE. The ledger changes when objects come and go; a decision only reads it.
 * :mod:`~kavip.ipam.ledger.freelist`: the lowest free address of a pool;
 * :mod:`~kavip.ipam.ledger.usage`: free addresses, counters and quotas of the pools;
 * :mod:`~kavip.ipam.ledger.cooldown`: freed addresses that stay reserved for their previous Service for a while;
+* :mod:`~kavip.ipam.ledger.freed`: which freed addresses give way if there are too many;
 * :mod:`~kavip.ipam.ledger.waiters`: which Services wait for which pools.
 """

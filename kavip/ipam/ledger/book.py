@@ -32,7 +32,7 @@ class AddressBook:
         self.owners = Owners()
         self.requested = AddressIndex()  # address -> the Services that request it by name
         self.usage = UsageByPool(pools)
-        self.cooldown = Cooldown(pools, held=self.claims, changed=self._change)
+        self.cooldown = Cooldown(pools, is_held=self.claims.is_served, changed=self._change)
         self.contests: Counter[Contest] = Counter()
         self.disputed: set[Address] = set()  # claimed by several Services, or by one although it has an owner
         self.contest_changes: set[Address] = set()  # some of its holders may have lost it
@@ -74,13 +74,17 @@ class AddressBook:
         for address, claim in old.items():
             if new.get(address) != claim:
                 self._replace_claim(address, key, claim, new.get(address))
-                if before and address not in self.claims and (not after or before.is_observed(address)):
+                if before and self._is_released(address, claim) and (not after or before.is_observed(address)):
                     self.cooldown.release(address, key)  # but not what an expected write did not assign
                 if before and address not in new and not before.is_observed(address):
                     self.undone_changes.add(address)
         for address, claim in new.items():
             if address not in old:
                 self._replace_claim(address, key, None, claim)
+
+    def _is_released(self, address: Address, was: AddressClaim) -> bool:
+        """Whether *was* was the last claim for which kavip served *address*."""
+        return was.is_served and not self.claims.is_served(address)
 
     def _replace_claim(self, address: Address, key: str, was: AddressClaim | None, now: AddressClaim | None) -> None:
         claims, usage = self.claims, self.usage.of(address)

@@ -6,6 +6,7 @@ Any number of Services can claim one address. Among those that cannot share it, 
 ``spec.externalIPs``. External IPs never take an address from its holder; they only prevent kavip from assigning it.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
@@ -15,10 +16,15 @@ from kavip.ipam.request import Port, Terms
 
 
 class AddressClaim(NamedTuple):
-    """The claim of one Service on one address."""
+    """
+    The claim of one Service on one address.
+
+    *is_served*: kavip announces the address for the Service. It does not for one that it does not manage.
+    """
 
     terms: Terms
     in_status: bool
+    is_served: bool = True
 
 
 def holders(claims: Collection[AddressClaim]) -> tuple[Terms, ...]:
@@ -85,6 +91,7 @@ class Claims:
         self._claims: dict[Address, dict[str, AddressClaim]] = {}
         self._holders: dict[Address, tuple[Terms, ...]] = {}  # a cache, for addresses with several claims
         self._sharing = SharingIndex()
+        self._unserved: Counter[Address] = Counter()  # claims for which kavip does not announce the address
 
     def __contains__(self, address: object) -> bool:
         """Whether any Service claims *address*."""
@@ -105,7 +112,15 @@ class Claims:
             self._sharing.add(address, now.terms)
         if not claims:
             del self._claims[address]
+        if (change := _is_unserved(now) - _is_unserved(was)) != 0:
+            self._unserved[address] += change
+            if not self._unserved[address]:
+                del self._unserved[address]
         self._holders.pop(address, None)
+
+    def is_served(self, address: Address) -> bool:
+        """Whether kavip announces *address* for any Service."""
+        return len(self._claims.get(address, ())) > self._unserved.get(address, 0)
 
     def of(self, address: Address) -> Collection[AddressClaim]:
         """The claims on *address*, in no order."""
@@ -171,3 +186,7 @@ class Claims:
     def shareable(self, terms: Terms) -> Iterator[Address]:
         """The addresses of the sharing key of *terms* on which its ports may be free, lowest first."""
         return self._sharing.candidates(terms)
+
+
+def _is_unserved(claim: AddressClaim | None) -> bool:
+    return claim is not None and not claim.is_served

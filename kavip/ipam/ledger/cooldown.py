@@ -1,9 +1,10 @@
 """
 Cool-down: a freed address stays reserved for its previous Service until it expires (``spec.cooldownSeconds``).
 
-An address cools down when its last holder releases it: the Service is deleted, is no longer managed by kavip, or has
-another address. The cool-down ends at its time (:meth:`Cooldown.expire`), or when its pool no longer has one. While a
-Service claims the address, the cool-down is hidden but kept, because the claim may be a write that fails.
+An address cools down when the last Service that kavip served it for releases it: the Service is deleted, is no longer
+managed by kavip, or has another address. The cool-down ends at its time (:meth:`Cooldown.expire`), or when its pool no
+longer has one. While a Service claims the address, the cool-down is hidden but kept, because the claim may be a write
+that fails.
 
 The leader starts cool-downs (:meth:`Cooldown.lead`, :meth:`Cooldown.start`) and writes them into the status of the
 pools. It ignores every copy of that status, because a copy may be older than its last write. The other replicas take
@@ -14,8 +15,8 @@ status yet: if such a replica becomes the leader, these cool down as well.
 :mod:`kavip.controller.worker` calls ``expire``.
 """
 
-from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Container, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
@@ -24,11 +25,12 @@ from kavip.api.address import Address, read_address
 from kavip.api.pool import Cooling
 from kavip.errors import BadInput
 from kavip.ipam.annotations import parse_namespaced
+from kavip.ipam.ledger.freed import FreedAddresses
 from kavip.ipam.pool import LONGEST_COOLDOWN
 from kavip.ipam.pools import Pools
 
 MAX_COOLING: Final = 512
-"""Addresses of one pool that cool down; beyond that the oldest is free at once."""
+"""Addresses of one pool that cool down; beyond that the namespace with most of them loses its oldest."""
 
 _NO_POOL: Final = ""  # stands for the pool of an address that is in none at the moment
 _SLACK: Final = 64  # entries of the heap that may be obsolete before it is built again
@@ -61,22 +63,23 @@ class Cooldown:
     """
     All addresses that cool down, over the pools in force.
 
-    *held*: the addresses that Services claim. *changed* is called with each address that begins or ends to cool down.
+    *is_held*: whether kavip serves an address for a Service. *changed* is called with each address that begins or ends
+    to cool down.
     """
 
-    def __init__(self, pools: Pools, *, held: Container[Address], changed: Callable[[Address], None]) -> None:
+    def __init__(self, pools: Pools, *, is_held: Callable[[Address], bool], changed: Callable[[Address], None]) -> None:
         """Start without any."""
-        self._pools, self._held, self._changed = pools, held, changed
+        self._pools, self._is_held, self._changed = pools, is_held, changed
         self._leads = False
         self._is_used = any(pool.cooldown_seconds for pool in pools.in_force)
         self._now: datetime | None = None  # of the last call of lead() or expire()
         self._cooling: dict[Address, CoolingAddress] = {}
         self._pool_names: dict[Address, str] = {}
-        self._by_pool: defaultdict[str, OrderedDict[Address, None]] = defaultdict(OrderedDict)  # oldest first
+        self._by_pool: defaultdict[str, FreedAddresses] = defaultdict(FreedAddresses)
         self._by_service: defaultdict[str, set[Address]] = defaultdict(set)
         self._queue: list[CoolingAddress] = []  # a heap; obsolete entries are skipped when they come first
         self._status: dict[str, tuple[Cooling, ...]] = {}  # pool -> its status
-        self._freed: dict[Address, str] = {}  # address -> Service: seen being freed, and not cooling down yet
+        self._freed = FreedAddresses()  # seen being freed, and not cooling down yet
 
     # --- questions ------------------------------------------------------------------------------------------------
     def __contains__(self, address: Address) -> bool:
@@ -86,7 +89,7 @@ class Cooldown:
     def blocking(self, address: Address, service: str) -> CoolingAddress | None:
         """The cool-down that keeps *address*, which no Service holds, from *service*; None if there is none."""
         found = self._cooling.get(address)
-        return found if found is not None and found.service != service and address not in self._held else None
+        return found if found is not None and found.service != service and not self._is_held(address) else None
 
     def freed_by(self, service: str) -> tuple[Address, ...]:
         """The addresses that cool down for *service*, the one that it freed last first."""
@@ -95,11 +98,11 @@ class Cooldown:
 
     def of(self, pool: str) -> tuple[CoolingAddress, ...]:
         """The desired ``status.cooling`` of *pool*, by time. A pool that is not in force keeps its entries."""
-        found = self._by_pool.get(pool, ())
+        found: Iterable[Address] = self._by_pool.get(pool, ())
         if self._pools.get(pool) is None:
-            written = (each.address for each in read_cooling(self._status.get(pool, ())))
-            found = OrderedDict.fromkeys(each for each in written if self._pool_names.get(each) == _NO_POOL)
-        return tuple(sorted(self._cooling[each] for each in found if each not in self._held))
+            written = {each.address for each in read_cooling(self._status.get(pool, ()))}
+            found = (each for each in written if self._pool_names.get(each) == _NO_POOL)
+        return tuple(sorted(self._cooling[each] for each in found if not self._is_held(each)))
 
     @property
     def is_used(self) -> bool:
@@ -108,7 +111,7 @@ class Cooldown:
 
     def is_persisted(self) -> bool:
         """Whether the status of the pools, as observed, has every cool-down."""
-        if self._freed:
+        if len(self._freed):
             return False
         found = ((pool, set(self._status.get(pool, ()))) for pool in self._by_pool if pool != _NO_POOL)
         return all(each.wire in written for pool, written in found for each in self.of(pool))
@@ -158,7 +161,9 @@ class Cooldown:
     def follow(self) -> None:
         """Take cool-downs from status again. Those that were not written yet are kept for the next term."""
         self._leads = False
-        self._freed = {each.address: each.service for each in self._cooling.values()}
+        self._freed = FreedAddresses()
+        for each in self._cooling.values():
+            self._freed.add(each.address, each.service)
         self._load()
 
     def start(self, now: datetime) -> None:
@@ -167,7 +172,7 @@ class Cooldown:
 
         For the leader, after each change of what Services hold and before the next decision.
         """
-        freed, self._freed = self._freed, {}
+        freed, self._freed = self._freed, FreedAddresses()
         for address, service in freed.items():
             pool = self._pools.pool_of(address)
             if pool is not None and pool.cooldown_seconds:
@@ -185,16 +190,16 @@ class Cooldown:
 
     # --- holders --------------------------------------------------------------------------------------------------
     def release(self, address: Address, service: str) -> None:
-        """Observe that *service*, the last holder of *address*, has released it."""
+        """Observe that *service*, the last one that kavip served *address* for, has released it."""
         if not self._is_used:
             return
         pool, known = self._pools.pool_of(address), self._cooling.get(address)
         is_in_status = known is not None and known.service == service and not self._leads
         if pool is None or not pool.cooldown_seconds or is_in_status:
             return
-        self._freed[address] = service
-        if len(self._freed) > MAX_COOLING:
-            del self._freed[next(iter(self._freed))]
+        self._freed.add(address, service)
+        if (surplus := self._freed.surplus(MAX_COOLING)) is not None:
+            self._freed.discard(surplus)
 
     # --- indexes --------------------------------------------------------------------------------------------------
     def _load(self) -> None:
@@ -208,7 +213,7 @@ class Cooldown:
             found = self._pools.pool_of(each.address)
             if found is None or found.name == pool:
                 self._put(each)
-            self._freed.pop(each.address, None)
+            self._freed.discard(each.address)
 
     def _cap(self, now: datetime) -> None:
         """Shorten each cool-down to that of its pool."""
@@ -226,15 +231,15 @@ class Cooldown:
             return
         name = pool.name if pool is not None else _NO_POOL
         self._cooling[address], self._pool_names[address] = entry, name
-        self._by_pool[name][address] = None
+        self._by_pool[name].add(address, entry.service)
         self._by_service[entry.service].add(address)
         heappush(self._queue, entry)
         if len(self._queue) > 2 * len(self._cooling) + _SLACK:
             self._queue = list(self._cooling.values())
             heapify(self._queue)
         self._changed(address)
-        if len(self._by_pool[name]) > MAX_COOLING:
-            self._drop(next(iter(self._by_pool[name])))
+        if (surplus := self._by_pool[name].surplus(MAX_COOLING)) is not None:
+            self._drop(surplus)
 
     def _drop(self, address: Address) -> None:
         entry = self._cooling.pop(address, None)
@@ -244,8 +249,8 @@ class Cooldown:
         self._by_service[entry.service].discard(address)
         if not self._by_service[entry.service]:
             del self._by_service[entry.service]
-        del self._by_pool[name][address]
-        if not self._by_pool[name]:
+        self._by_pool[name].discard(address)
+        if not len(self._by_pool[name]):
             del self._by_pool[name]
         self._changed(address)
 

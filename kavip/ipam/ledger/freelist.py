@@ -47,6 +47,17 @@ class FreeList:
                 self._queued.add(value)
                 heappush(self._freed, value)
 
+    def lowest_of(self, number: int) -> list[int]:
+        """The *number* lowest free values, or all of them if there are fewer; nothing is taken afterwards."""
+        found: list[int] = []
+        while len(found) < number and (value := self.lowest()) is not None:
+            found.append(value)
+            if number > 1:
+                self.take(value)
+        for value in found if number > 1 else ():
+            self.free(value)
+        return found
+
     def lowest(self) -> int | None:
         """The lowest free value; None if all are taken."""
         while self._freed:

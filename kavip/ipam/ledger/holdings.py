@@ -8,13 +8,15 @@ Expectations are kept in a list until then: a second write that gets a 409 must 
 cause of the 409.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from itertools import islice
 from typing import NamedTuple
 
 from kavip.api.address import Address
 from kavip.api.service import Service
 from kavip.ipam.ledger.claims import AddressClaim
 from kavip.ipam.request import Terms, read_request, terms_of_unknown
+from kavip.names import MAX_VIPS
 
 
 class Expectation(NamedTuple):
@@ -28,7 +30,8 @@ class Holding(NamedTuple):
     """
     One Service: its addresses in status (*current*) and in externalIPs (*external*), as observed in *version*.
 
-    *wanted*: addresses requested by name. *expected*: writes that were not observed yet, newest last.
+    *served*: those of *external* that kavip announces. *wanted*: addresses requested by name. *expected*: writes that
+    were not observed yet, newest last.
     """
 
     terms: Terms
@@ -37,6 +40,7 @@ class Holding(NamedTuple):
     wanted: tuple[Address, ...] = ()
     version: str = ""
     expected: tuple[Expectation, ...] = ()
+    served: tuple[Address, ...] = ()
 
     @classmethod
     def of(cls, service: Service, *, default_group: str = "") -> "Holding":
@@ -45,7 +49,8 @@ class Holding(NamedTuple):
         wanted = request.wanted if service.is_load_balancer else ()
         external, version = service.external_addresses, service.metadata.resource_version
         terms = request.terms.within(default_group) if service.is_load_balancer else request.terms
-        return cls(terms, request.current, external, wanted, version)
+        served = _served(service, request.current) if external else ()
+        return cls(terms, request.current, external, wanted, version, served=served)
 
     @classmethod
     def unknown(cls, key: str) -> "Holding":
@@ -68,7 +73,10 @@ class Holding(NamedTuple):
 
     def claims(self) -> dict[Address, AddressClaim]:
         """Every address that no other Service may be assigned now."""
-        result = dict.fromkeys(self.external, AddressClaim(self.terms, in_status=False)) if self.external else {}
+        result: dict[Address, AddressClaim] = {}
+        if self.external:
+            result = dict.fromkeys(self.external, AddressClaim(self.terms, in_status=False, is_served=False))
+            result.update(dict.fromkeys(self.served, AddressClaim(self.terms, in_status=False)))
         if self.current or self.expected:
             in_status = AddressClaim(self.terms, in_status=True)
             result.update(dict.fromkeys(self.current, in_status))
@@ -97,3 +105,11 @@ class Holding(NamedTuple):
         if since.isdecimal() and self.version.isdecimal():
             return int(self.version) > int(since)
         return self.version != since
+
+
+def _served(service: Service, current: Collection[Address]) -> tuple[Address, ...]:
+    """The external IPs that kavip announces for *service*, beside the addresses *current*."""
+    if service.has_foreign_class:
+        return ()
+    further = (each for each in service.validated_external_ips if each not in current)
+    return tuple(islice(further, max(0, MAX_VIPS - len(current))))

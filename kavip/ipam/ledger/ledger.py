@@ -104,11 +104,11 @@ class Ledger:
 
     def release_unheld(self, held: Mapping[Address, str]) -> int:
         """
-        Observe that the addresses of *held*, each with its last holder, were freed, if no Service holds them now.
+        Observe that the addresses of *held*, each with its last holder, were freed, if they are served for none now.
 
         For what was freed while this ledger observed nothing. Returns how many there are.
         """
-        freed = [(address, key) for address, key in held.items() if address not in self.claims]
+        freed = [(address, key) for address, key in held.items() if not self.claims.is_served(address)]
         for address, key in freed:
             self.cooldown.release(address, key)
         return len(freed)
@@ -124,7 +124,7 @@ class Ledger:
 
     # --- what Services hold ---------------------------------------------------------------------------------------
     def held(self, key: str) -> tuple[Address, ...] | None:
-        """The addresses of Service *key*, expected writes included; None if the ledger does not know it."""
+        """The addresses of Service *key*, expected writes included; None if it is not in the ledger."""
         holding = self._holdings.get(key)
         return holding.held if holding else None
 
@@ -152,7 +152,7 @@ class Ledger:
         """
         Whether the Service of *terms*, which has *address*, keeps it: no owner and no older Service has it.
 
-        For an edit that is only proposed, *terms* counts instead of what the ledger knows.
+        For an edit that is only proposed, *terms* counts instead of the terms in the ledger.
         """
         return address not in self._owners and self.claims.keeps(address, terms)
 

@@ -4,7 +4,9 @@ Which address a pool can offer to a request, and what the quota of its namespace
 Questions only: an offer changes nothing, and no question scans a pool or all Services.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from kavip.api.address import Address
 from kavip.ipam.ledger.book import AddressBook
@@ -66,26 +68,40 @@ class Offers:
             return True
         return terms.key in self._usage.pools.privileged
 
-    def offer(self, pool: Pool, family: int, request: Request) -> Address | None:
-        """
-        The address of *family* that *pool* offers to *request*, regardless of quota; None: none.
-
-        The first of: the address requested by name; one reserved for the Service; the one that it freed last and that
-        cools down; the lowest of its sharing key; the lowest free one.
-        """
-        terms = request.terms
-        wanted = request.wanted_of(family)
-        if wanted is not None:
-            return wanted if self._is_open(wanted, pool, terms) else None
-        for address in (*pool.reserved_for(terms.key), *self._cooldown.freed_by(terms.key)):
-            if address.family == family and self._is_open(address, pool, terms):
-                return address
-        if terms.sharing is not None:
-            for address in self._claims.shareable(terms):
-                if address.family == family and self._is_open(address, pool, terms):
-                    return address
+    def may_have(self, pool: Pool, family: int, request: Request, number: int) -> bool:
+        """Whether :meth:`offer` may find *number* addresses; False if they certainly do not exist."""
         usage = self._usage.get(pool.name)
-        return usage.lowest(family) if usage else None
+        return usage is None or usage.available(family) >= number or self.may_use_full_pools(request)
+
+    def offer(
+        self, pool: Pool, family: int, request: Request, number: int = 1, *, beside: Collection[Address] = ()
+    ) -> tuple[Address, ...]:
+        """
+        The addresses of *family* that *pool* offers to *request*, which has those *beside*; regardless of quota.
+
+        At most *number*, the first of: those requested by name, all or nothing; those reserved for the Service; those
+        that it freed and that cool down, the last first; those of its sharing key, lowest first; the lowest free ones.
+        """
+        named = [address for address in request.wanted_of(family) if address not in beside]
+        if not all(self._is_open(address, pool, request.terms) for address in named):
+            return ()
+        found = dict.fromkeys(named)
+        for address in self._preferred(pool, request.terms) if len(found) < number else ():
+            if address.family == family and address not in beside and self._is_open(address, pool, request.terms):
+                found[address] = None
+                if len(found) == number:
+                    break
+        usage = self._usage.get(pool.name)
+        if len(found) < number and usage is not None:
+            found |= dict.fromkeys(usage.lowest(family, number))
+        return tuple(islice(found, number))
+
+    def _preferred(self, pool: Pool, terms: Terms) -> Iterator[Address]:
+        """The addresses that are not free, but may be open to a Service, in the order of preference."""
+        yield from pool.reserved_for(terms.key)
+        yield from self._cooldown.freed_by(terms.key)
+        if terms.sharing is not None:
+            yield from self._claims.shareable(terms)
 
     def _is_open(self, address: Address, pool: Pool, terms: Terms) -> bool:
         found = self._usage.pools.pool_of(address)
@@ -99,15 +115,17 @@ class Offers:
         )
 
     def can_serve(self, name: str, waiter: Waiter) -> bool:
-        """Whether pool *name* can serve *waiter* now: all its families, those requested by name, or any one."""
+        """Whether pool *name* can serve *waiter* now: all that it lacks, all requested by name, or any one address."""
         usage, request = self._usage.get(name), waiter.request
         if usage is None:
             return False
         pool = usage.pool
-        offers = {family: self.offer(pool, family, request) for family in waiter.families}
-        needed = waiter.families if request.require_all else tuple(filter(request.wanted_of, waiter.families))
-        for choice in (needed,) if needed else ((family,) for family in waiter.families):
-            got = [address for family in choice if (address := offers[family])]
-            if len(got) == len(choice) and self.is_within_quota(pool, got, request.namespace):
-                return True
-        return False
+        lacks = Counter(waiter.families)
+        offers = [self.offer(pool, family, request, number, beside=waiter.stay) for family, number in lacks.items()]
+        got = [address for each in offers for address in each]
+        named = [address for address in request.wanted if address not in waiter.stay]
+        if request.require_all:
+            return len(got) == lacks.total() and self.is_within_quota(pool, got, request.namespace)
+        if named:
+            return set(named).issubset(got) and self.is_within_quota(pool, named, request.namespace)
+        return any(self.is_within_quota(pool, (address,), request.namespace) for address in got)

@@ -111,10 +111,13 @@ class PoolUsage:
             if not self._held[namespace]:
                 del self._held[namespace]
 
-    def lowest(self, family: int) -> Address | None:
-        """The lowest free address of *family*."""
-        value = self._free[family].lowest()
-        return None if value is None else Address(family, value)
+    def available(self, family: int) -> int:
+        """How many addresses of *family* are free."""
+        return self._free[family].available
+
+    def lowest(self, family: int, number: int) -> list[Address]:
+        """The *number* lowest free addresses of *family*, or all of them if there are fewer."""
+        return [Address(family, value) for value in self._free[family].lowest_of(number)]
 
     def quota_left(self, namespace: str) -> int | None:
         """How many more addresses the Services of *namespace* may hold; None: no limit."""

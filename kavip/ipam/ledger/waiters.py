@@ -42,7 +42,9 @@ _OLDEST: Final[Age] = ("", "")  # sorts before every age
 @dataclass(frozen=True, slots=True)
 class Waiter:
     """
-    A Service that waits for an address of one of *families*, from one of *pools*, in the order in which they are tried.
+    A Service that waits for addresses from one of *pools*, in the order in which they are tried.
+
+    *families*: the family of each address that it lacks besides those that *stay*.
 
     *reason*: why it lacks something; "" if it lacks nothing and would take more. Without pools only an edit of the
     Service helps. *kind* is equal for waiters that the same changes help.
@@ -51,6 +53,7 @@ class Waiter:
     request: Request
     pools: tuple[str, ...]
     families: tuple[int, ...]
+    stay: tuple[Address, ...]
     reason: str
     kind: Hashable
 
@@ -59,14 +62,14 @@ class Waiter:
         cls, request: Request, pools: tuple[str, ...], stay: tuple[Address, ...], *, reason: str, is_plain: bool
     ) -> "Waiter":
         """
-        *request*, which keeps *stay* of *pools*, waits for the families that it lacks, or for all if it lacks none.
+        *request*, which keeps *stay* of *pools*, waits for what it lacks, or for all if it lacks nothing.
 
         *is_plain*: any free address helps it, and nothing else does.
         """
-        lacks = tuple(family for family in request.families if not _has(request.wanted_of(family), family, stay))
-        families = lacks or request.families
+        lacks = request.lacking(stay)
+        families, stay = (lacks, stay) if lacks else (request.lacking(()), ())
         kind = (request.namespace, families, request.require_all) if is_plain else request.key
-        return cls(request, pools, families, reason, kind)
+        return cls(request, pools, families, stay, reason, kind)
 
     @property
     def label(self) -> tuple[str, str]:
@@ -162,7 +165,3 @@ class Waiters:
             at = bisect_right(ages, after)
             if at < len(ages):
                 yield self._waiters[ages[at][1]]
-
-
-def _has(wanted: Address | None, family: int, held: tuple[Address, ...]) -> bool:
-    return wanted in held if wanted else any(address.family == family for address in held)

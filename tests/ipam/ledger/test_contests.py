@@ -30,8 +30,8 @@ def young(version: str, **changes: Any) -> Service:
     return _made("b/young", "2026-01-01T00:00:03Z", version, annotations=SHARE, port=443, **changes)
 
 
-def _made(key: str, created: str, version: str, **given: Any) -> Service:
-    made = service(key, created=created, **given)
+def _made(key: str, created: str, version: str, **addresses_for: Any) -> Service:
+    made = service(key, created=created, **addresses_for)
     return msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, resource_version=version))
 
 

@@ -11,31 +11,31 @@ from kavip.api.address import Address
 from kavip.api.pool import Cooling
 from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pools import Pools
-from tests.ipam.ledger.desk import EDGE, FIRST, NOW, Desk, freed
+from tests.ipam.ledger.leaderledger import EDGE, FIRST, NOW, LeaderLedger, freed
 from tests.support.build import pool, service
 
 
 # --- status: restart, fail-over, other replicas -----------------------------------------------------------------------
-def entry(address: str, seconds: float = 30, who: str = "shop/web") -> Cooling:
+def entry(address: str, seconds: float = 30, holder: str = "shop/web") -> Cooling:
     """An entry of ``status.cooling`` that ends in *seconds* seconds."""
-    return Cooling(address=address, service=who, until=f"{NOW + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%SZ}")
+    return Cooling(address=address, service=holder, until=f"{NOW + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%SZ}")
 
 
-def taught(*entries: Cooling, pools: tuple[Any, ...] = (EDGE,)) -> Desk:
+def leader_with(*entries: Cooling, pools: tuple[Any, ...] = (EDGE,)) -> LeaderLedger:
     """A new leader that has read *entries* in the status of the pool edge."""
-    desk = Desk(*pools)
-    desk.ledger = Ledger(desk.pools)
-    desk.ledger.cooldown.learn("edge", entries)
-    desk.ledger.cooldown.lead(NOW)
-    return desk
+    leader = LeaderLedger(*pools)
+    leader.ledger = Ledger(leader.pools)
+    leader.ledger.cooldown.learn("edge", entries)
+    leader.ledger.cooldown.lead(NOW)
+    return leader
 
 
 def test_a_new_leader_continues_the_cool_downs_in_status() -> None:
     """An entry whose time is over is ignored."""
-    desk = taught(entry("192.0.2.128"), entry("192.0.2.129", 0), entry("192.0.2.130", -5))
-    assert [rest.wire for rest in desk.ledger.cooldown.of("edge")] == [entry("192.0.2.128")]
-    assert desk.given(service("shop/other")) == ["192.0.2.129"]
-    assert desk.given(service("shop/web")) == ["192.0.2.128"]
+    leader = leader_with(entry("192.0.2.128"), entry("192.0.2.129", 0), entry("192.0.2.130", -5))
+    assert [cooling.wire for cooling in leader.ledger.cooldown.of("edge")] == [entry("192.0.2.128")]
+    assert leader.addresses_for(service("shop/other")) == ["192.0.2.129"]
+    assert leader.addresses_for(service("shop/web")) == ["192.0.2.128"]
 
 
 @pytest.mark.parametrize(
@@ -52,27 +52,27 @@ def test_a_new_leader_continues_the_cool_downs_in_status() -> None:
 )
 def test_malformed_entries_of_status_are_ignored(bad: Cooling) -> None:
     """The other entries count."""
-    desk = taught(bad, entry("192.0.2.128"), pools=(EDGE, pool("lab", "198.51.100.0/24", cooldown_seconds=9)))
-    assert desk.resting() == [("192.0.2.128", "shop/web")]
-    assert desk.resting("lab") == []
+    leader = leader_with(bad, entry("192.0.2.128"), pools=(EDGE, pool("lab", "198.51.100.0/24", cooldown_seconds=9)))
+    assert leader.cooldowns() == [("192.0.2.128", "shop/web")]
+    assert leader.cooldowns("lab") == []
 
 
 def test_an_end_in_the_far_future_is_limited() -> None:
     """A writer of status cannot keep an address in cool-down for longer than the setting."""
     far = Cooling(address="192.0.2.128", service="shop/web", until="9999-12-31T23:59:59Z")
-    assert [rest.until for rest in taught(far).ledger.cooldown.of("edge")] == [NOW + timedelta(seconds=60)]
+    assert [cooling.until for cooling in leader_with(far).ledger.cooldown.of("edge")] == [NOW + timedelta(seconds=60)]
 
 
 def test_a_leader_ignores_the_status_of_its_own_pools() -> None:
     """
     A leader ignores a copy from before its write, which lacks a cool-down, and one with a cool-down that has ended.
     """
-    desk = freed()
-    desk.ledger.cooldown.learn("edge", ())
-    assert desk.resting() == [("192.0.2.128", "shop/web")]
-    desk.later(60)
-    desk.ledger.cooldown.learn("edge", [entry("192.0.2.128", 90)])
-    assert desk.resting() == []
+    leader = freed()
+    leader.ledger.cooldown.learn("edge", ())
+    assert leader.cooldowns() == [("192.0.2.128", "shop/web")]
+    leader.later(60)
+    leader.ledger.cooldown.learn("edge", [entry("192.0.2.128", 90)])
+    assert leader.cooldowns() == []
 
 
 def test_a_stand_by_follows_the_status() -> None:
@@ -96,10 +96,10 @@ def test_a_new_leader_begins_the_cool_downs_of_addresses_that_it_saw_freed() -> 
         ledger.observe(f"shop/{index}", service(f"shop/{index}", holds=[f"192.0.2.{index}"]))
     for index in (128, 129, 130):
         ledger.observe(f"shop/{index}", None)
-    ledger.cooldown.learn("edge", [entry("192.0.2.129", who="shop/129")])
+    ledger.cooldown.learn("edge", [entry("192.0.2.129", holder="shop/129")])
     ledger.observe("shop/new", service("shop/new", holds=["192.0.2.130"]))
     ledger.cooldown.lead(NOW)
-    assert [str(rest) for rest in ledger.cooldown.of("edge")] == [
+    assert [str(cooling) for cooling in ledger.cooldown.of("edge")] == [
         "cools down until 2026-03-01T12:00:30Z for Service shop/129, which freed it",
         "cools down until 2026-03-01T12:01:00Z for Service shop/128, which freed it",
     ]
@@ -107,22 +107,22 @@ def test_a_new_leader_begins_the_cool_downs_of_addresses_that_it_saw_freed() -> 
 
 def test_after_its_term_a_leader_follows_the_status_again() -> None:
     """In its next term it begins those cool-downs that it could not write in the last one."""
-    desk = freed()
-    desk.ledger.cooldown.learn("edge", [entry("192.0.2.129")])
-    desk.ledger.cooldown.follow()
-    assert desk.resting() == [("192.0.2.129", "shop/web")]
-    assert desk.ledger.usage("edge")[4] == (4, 0, 3, 1)
-    desk.ledger.cooldown.lead(NOW)
-    assert desk.resting() == [("192.0.2.129", "shop/web"), ("192.0.2.128", "shop/web")]
+    leader = freed()
+    leader.ledger.cooldown.learn("edge", [entry("192.0.2.129")])
+    leader.ledger.cooldown.follow()
+    assert leader.cooldowns() == [("192.0.2.129", "shop/web")]
+    assert leader.ledger.usage("edge")[4] == (4, 0, 3, 1)
+    leader.ledger.cooldown.lead(NOW)
+    assert leader.cooldowns() == [("192.0.2.129", "shop/web"), ("192.0.2.128", "shop/web")]
 
 
 def test_a_pool_that_is_not_in_force_keeps_its_cool_downs() -> None:
     """After a correction of the pool, the address is still in cool-down."""
     broken = pool("edge", "192.0.2.128/30", "nonsense", cooldown_seconds=60)
-    desk = taught(entry("192.0.2.128"), pools=(broken,))
-    assert desk.resting() == [("192.0.2.128", "shop/web")]
-    desk.configure(EDGE)
-    assert desk.given(service("shop/other")) == ["192.0.2.129"]
+    leader = leader_with(entry("192.0.2.128"), pools=(broken,))
+    assert leader.cooldowns() == [("192.0.2.128", "shop/web")]
+    leader.configure(EDGE)
+    assert leader.addresses_for(service("shop/other")) == ["192.0.2.129"]
 
 
 # --- any history ------------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ STEPS = st.lists(
 )
 
 
-class Plain:
+class Model:
     """A simple model: the holder of each address, and each cool-down with its Service and its end."""
 
     def __init__(self) -> None:
@@ -160,10 +160,10 @@ class Plain:
         if not self.cooldown:
             self.freed.clear()
 
-    def resting(self) -> dict[Address, tuple[datetime, str]]:
+    def cooldowns(self) -> dict[Address, tuple[datetime, str]]:
         """The cool-downs now."""
-        self.freed = {address: rest for address, rest in self.freed.items() if rest[0] > self.now}
-        return {address: rest for address, rest in self.freed.items() if address not in self.held.values()}
+        self.freed = {address: cooling for address, cooling in self.freed.items() if cooling[0] > self.now}
+        return {address: cooling for address, cooling in self.freed.items() if address not in self.held.values()}
 
 
 @pytest.mark.slow
@@ -171,42 +171,44 @@ class Plain:
 @given(STEPS)
 def test_random_histories_have_the_expected_cool_downs(steps: list[tuple[Any, ...]]) -> None:
     """After any frees, allocations, edits and new terms the cool-downs equal a simple model, and the numbers add up."""
-    desk, plain = Desk(), Plain()
+    leader, plain = LeaderLedger(), Model()
     for step in steps:
         match step:
             case "hold", key, address:
-                if desk.ledger.cooldown.blocking(address, key) is None and not desk.ledger.claims.holders(address):
-                    desk.see(service(key, holds=[str(address)]))
+                if leader.ledger.cooldown.blocking(address, key) is None and not leader.ledger.claims.holders(address):
+                    leader.see(service(key, holds=[str(address)]))
                     plain.hold(key, address)
             case "go", key:
-                desk.delete(key)
+                leader.delete(key)
                 plain.hold(key, None)
             case "later", seconds:
-                desk.later(seconds)
+                leader.later(seconds)
                 plain.now += timedelta(seconds=seconds)
             case "edit", seconds:
-                desk.configure(pool("edge", "192.0.2.128/30", cooldown_seconds=seconds))
+                leader.configure(pool("edge", "192.0.2.128/30", cooldown_seconds=seconds))
                 plain.cooldown = seconds
                 plain.freed = plain.freed if seconds else {}
             case (("restart" | "fail over") as how,):
-                told = [rest.wire for rest in desk.ledger.cooldown.of("edge")]
+                learned = [cooling.wire for cooling in leader.ledger.cooldown.of("edge")]
                 if how == "restart":
-                    desk.ledger = Ledger(desk.pools)
-                    desk.see(*(service(key, holds=[str(address)]) for key, address in plain.held.items()))
+                    leader.ledger = Ledger(leader.pools)
+                    leader.see(*(service(key, holds=[str(address)]) for key, address in plain.held.items()))
                 else:
-                    desk.ledger.cooldown.follow()
-                desk.ledger.cooldown.learn("edge", told)
-                desk.ledger.cooldown.lead(desk.now)
-                plain.freed = plain.resting()  # what is held again is not written
-                longest = desk.now + timedelta(seconds=plain.cooldown)
+                    leader.ledger.cooldown.follow()
+                leader.ledger.cooldown.learn("edge", learned)
+                leader.ledger.cooldown.lead(leader.now)
+                plain.freed = plain.cooldowns()  # what is held again is not written
+                longest = leader.now + timedelta(seconds=plain.cooldown)
                 plain.freed = {address: (min(until, longest), key) for address, (until, key) in plain.freed.items()}
-        expected = plain.resting()
-        assert {rest.address: (rest.until, rest.service) for rest in desk.ledger.cooldown.of("edge")} == expected
+        expected = plain.cooldowns()
+        assert {
+            cooling.address: (cooling.until, cooling.service) for cooling in leader.ledger.cooldown.of("edge")
+        } == expected
         held = len(plain.held)
-        assert desk.ledger.usage("edge")[4] == (4, held, 4 - held - len(expected), len(expected))
+        assert leader.ledger.usage("edge")[4] == (4, held, 4 - held - len(expected), len(expected))
         for key in KEYS:
             mine = {address for address, (_, owner) in expected.items() if owner == key}
-            open_to = {each for each in ADDRESSES if not desk.ledger.cooldown.blocking(each, key)} - set(
+            open_to = {each for each in ADDRESSES if not leader.ledger.cooldown.blocking(each, key)} - set(
                 plain.held.values()
             )
             assert open_to == {*ADDRESSES} - set(plain.held.values()) - (expected.keys() - mine)

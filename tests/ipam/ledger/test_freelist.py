@@ -21,6 +21,7 @@ def test_lowest_is_that_of_a_set(events: list[tuple[bool, int]], avoid: bool) ->
             (space.take if is_taken else space.free)(value)
             (model.discard if is_taken else model.add)(value)
         assert (space.lowest(), space.available) == (min(model, default=None), len(model))
+        assert (space.lowest_of(3), space.available) == (sorted(model)[:3], len(model))
 
 
 def test_memory_does_not_grow_with_time() -> None:

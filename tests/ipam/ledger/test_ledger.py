@@ -163,7 +163,7 @@ def test_requests_are_known_until_they_are_served() -> None:
     assert [terms.key for terms in ledger.requesting(ip("192.0.2.1"))] == ["a/2026"]
 
 
-def test_a_service_in_deletion_holds_until_it_is_gone() -> None:
+def test_a_service_in_deletion_holds_its_addresses_until_the_end() -> None:
     """A finalizer keeps the address in use, and messages report it."""
     meta = metadata("a/web", deletion_timestamp="2026-01-02T00:00:00Z")
     leaving = msgspec.structs.replace(service("a/web", holds=["192.0.2.1"]), metadata=meta)
@@ -196,7 +196,7 @@ def test_memory_returns_to_where_it_was() -> None:
     assert not ledger.waiters._touched
 
 
-def test_what_leaves_is_counted_until_it_is_gone() -> None:
+def test_objects_in_deletion_are_counted_until_the_end() -> None:
     """The addresses of a pool that Services of one namespace hold while they are being deleted, in either field."""
     pools = Pools.of([EDGE])
     gone = metadata("shop/web", deletion_timestamp="2026-05-01T00:00:00Z")

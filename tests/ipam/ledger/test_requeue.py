@@ -76,11 +76,11 @@ def test_a_free_address_requeues_one_waiter_after_the_other() -> None:
 def test_equal_waiters_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The work for a freed address does not grow with the number of waiting Services."""
     pools = Pools.of([pool("edge", "192.0.2.0/31")])
-    asked: list[str] = []
+    evaluated: list[str] = []
     can_serve = Offers.can_serve
 
     def counting(self: Offers, name: str, waiter: Waiter) -> bool:
-        asked.append(waiter.request.key)
+        evaluated.append(waiter.request.key)
         return can_serve(self, name, waiter)
 
     monkeypatch.setattr(Offers, "can_serve", counting)
@@ -92,7 +92,7 @@ def test_equal_waiters_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None
     assert ledger.drain_requeues() == ("a/w000",)
     ledger.expect("a/w000", [ip("192.0.2.0")])
     assert ledger.drain_requeues() == ()
-    assert asked == ["a/w000", "a/w002", "b/w001"]
+    assert evaluated == ["a/w000", "a/w002", "b/w001"]
 
 
 def test_services_that_request_an_address_are_requeued_when_its_holder_changes() -> None:

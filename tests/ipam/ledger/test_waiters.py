@@ -40,7 +40,11 @@ def subjects(draw: st.DrawFn) -> Service:
     """A Service with random requests, with or without addresses."""
     stack = draw(st.sampled_from(STACKS))
     notes = draw(st.sampled_from(({}, {}, SHARE, {names.REASSIGN_ANNOTATION: "true"})))
-    holds = [each for each in (draw(st.sampled_from(("", *FOUR))), draw(st.sampled_from(("", "", "", *SIX)))) if each]
+    if number := draw(st.sampled_from(("", "", "2", "3"))):
+        notes = {**notes, names.COUNT_ANNOTATION: number}
+    four = draw(st.sampled_from(((), *((each,) for each in FOUR), FOUR[:2])))
+    six = draw(st.sampled_from(((), (), (), *((each,) for each in SIX), SIX[:2])))
+    holds = [*four, *six]
     asks = {"pool": draw(st.sampled_from(("", "edge", "lab"))), "wants": draw(st.sampled_from(("",) * 6 + FOUR))}
     return ours("a/web", holds, annotations=notes, **stack, **asks)
 

@@ -1,5 +1,5 @@
 """
-A small world for the allocator: objects at an API server, a cache that may lag behind it, and a controller over both.
+A simulated controller for the allocator: objects of an API server, a cache that may lag, and the controller's loop.
 
 The controller works as the real one does: it decides on what the cache shows, expects its write, writes on condition of
 the resourceVersion, and looks again only at Services that changed or that the ledger wakes.
@@ -27,7 +27,7 @@ from kavip.names import Reason
 Outcome = Allocation | Refusal
 
 
-class Fate(StrEnum):
+class WriteResult(StrEnum):
     """The result of a status write."""
 
     DONE = "done"
@@ -44,7 +44,7 @@ class Write:
     after: tuple[Address, ...]
 
 
-class World:
+class SimulatedController:
     """*services* are what the API server has, *cache* is what the controller has seen of them."""
 
     def __init__(
@@ -78,8 +78,8 @@ class World:
 
     def overwrite(self, key: str, *addresses: Address) -> None:
         """A controller that no longer leads writes *addresses* into the status of *key*."""
-        told = Allocation(addresses, (), False, Reason.ASSIGNED, write_assigned(addresses, "old"))
-        self._store(with_status(self.services[key], addresses, told))
+        allocation = Allocation(addresses, (), False, Reason.ASSIGNED, write_assigned(addresses, "old"))
+        self._store(with_status(self.services[key], addresses, allocation))
 
     def set_pools(self, pools: Iterable[VIPPool]) -> None:
         """Replace all pools; waiting Services are requeued."""
@@ -101,7 +101,7 @@ class World:
         self.ledger.observe(key, service)
         self._wake()
 
-    def work(self, key: str, fate: Fate = Fate.DONE) -> None:
+    def work(self, key: str, result: WriteResult = WriteResult.DONE) -> None:
         """One turn of a worker on what the cache shows of *key*."""
         self.todo.pop(key, None)
         service = self.cache.get(key)
@@ -116,7 +116,7 @@ class World:
         request, _ = read_request(service)
         self.ledger.wait(request, waits_for(request, outcome, self.pools, namespace_labels=self.labels(service)))
         if is_due:
-            self._send(written, fate)
+            self._send(written, result)
         self._wake()
 
     def run(self) -> None:
@@ -162,17 +162,17 @@ class World:
     def _wake(self) -> None:
         self.todo.update(dict.fromkeys(self.ledger.drain_requeues()))
 
-    def _send(self, written: Service, fate: Fate) -> None:
+    def _send(self, written: Service, result: WriteResult) -> None:
         key = written.key
         stored = self.services.get(key)
         is_current = stored is not None and stored.metadata.resource_version == written.metadata.resource_version
-        if stored is None or not is_current or fate is Fate.REFUSED:
+        if stored is None or not is_current or result is WriteResult.REFUSED:
             self.ledger.abandon(key)
             self.todo[key] = None
             return
         self.writes.append(Write(key, stored.ingress_addresses, written.ingress_addresses))
         self._store(written)
-        if fate is Fate.LOST:
+        if result is WriteResult.LOST:
             self.todo[key] = None
 
     def _store(self, service: Service) -> None:

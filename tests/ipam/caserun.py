@@ -1,7 +1,7 @@
 """
-Cases of other projects' test suites, played with kavip: pools and Services in turn, and what is otherwise than there.
+Cases of other projects' test suites, run with kavip, and the differences from their outcomes.
 
-How the files are read stands in ``cases/README.md``.
+``cases/README.md`` describes the format of the files.
 """
 
 import json
@@ -22,31 +22,31 @@ from kavip.ipam.pool import parse_pool
 from kavip.ipam.pools import Pools
 from kavip.ipam.ranges import FAMILY_NAMES
 from kavip.names import Reason
-from tests.ipam.world import World
+from tests.ipam.simulatedcontroller import SimulatedController
 from tests.support.build import metadata, service
 
 Json = Mapping[str, Any]
 
-PLACE: Final = Path(__file__).parent / "cases"
-BOOKS: Final = tuple(json.loads(path.read_text()) for path in sorted(PLACE.glob("*.json")))
-FIXTURES: Final = {name: pools for book in BOOKS for name, pools in book.get("fixtures", {}).items()}
+FOLDER: Final = Path(__file__).parent / "cases"
+FILES: Final = tuple(json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json")))
+FIXTURES: Final = {name: pools for book in FILES for name, pools in book.get("fixtures", {}).items()}
 PINNED: Final = ("namespaces", "namespaceSelectors", "serviceSelectors")
 
 
 def cases(*kinds: str) -> list[Json]:
     """The cases of *kinds* of all books; of no kind: all."""
-    return [case for book in BOOKS for case in book["cases"] if case["kind"] in kinds or not kinds]
+    return [case for book in FILES for case in book["cases"] if case["kind"] in kinds or not kinds]
 
 
-def otherwise(case: Json) -> list[str]:
-    """What of *case* kavip decides otherwise; nothing: it decides as expected."""
+def differences(case: Json) -> list[str]:
+    """The differences between the outcomes of kavip and those that *case* expects."""
     if case["kind"] in ("config", "admission"):
-        return _pools_otherwise(case)
-    play = Play(case)
-    return [difference for step in case["steps"] if (difference := play.step(step))]
+        return _pool_differences(case)
+    case_run = CaseRun(case)
+    return [difference for step in case["steps"] if (difference := case_run.step(step))]
 
 
-def _pools_otherwise(case: Json) -> list[str]:
+def _pool_differences(case: Json) -> list[str]:
     stored: dict[str, VIPPool] = {}
     steps = case.get("steps") or [{"pool": each} for each in case["pools"]]
     results = []
@@ -60,26 +60,26 @@ def _pools_otherwise(case: Json) -> list[str]:
     return [f"{results}"] if all(results) != case["expect"]["valid"] else []
 
 
-class Play:
-    """One case, played on a :class:`World`; each step returns what was otherwise, or ""."""
+class CaseRun:
+    """One case, played on a :class:`SimulatedController`; each step returns the difference, or ""."""
 
     def __init__(self, case: Json) -> None:
         self.pools = case.get("pools") or FIXTURES.get(case.get("fixture", ""), ())
-        self.world = World(map(as_pool, self.pools), labels(case.get("namespaces", ())))
+        self.simulation = SimulatedController(map(as_pool, self.pools), labels(case.get("namespaces", ())))
         self.created: dict[str, str] = {}
 
     def step(self, step: Json) -> str:
-        """Play *step* and compare."""
-        play: Callable[[Json], str] = getattr(self, f"do_{step['op']}")
-        return play(step)
+        """Run *step* and compare."""
+        case_run: Callable[[Json], str] = getattr(self, f"do_{step['op']}")
+        return case_run(step)
 
     def do_assign(self, step: Json) -> str:
-        """Ask for addresses by name."""
+        """Request addresses by name."""
         families = [FAMILY_NAMES[parse_address(text).family] for text in step["ips"]]
         return self.ask(step, families, "PreferDualStack", wants=", ".join(step["ips"]))
 
     def do_allocate(self, step: Json) -> str:
-        """Ask for any address, perhaps of a pool."""
+        """Request any address, perhaps of a pool."""
         families = {"ipv4": ["IPv4"], "ipv6": ["IPv6"], "dual": ["IPv4", "IPv6"]}[step["family"]]
         return self.ask(step, families, step["policy"], pool=step.get("pool", ""))
 
@@ -89,7 +89,7 @@ class Play:
         if "backend_key" in step:
             more_spec |= {"external_traffic_policy": "Local", "selector": {"backend": step["backend_key"]}}
         key = f"{step.get('namespace', 'default')}/{step['svc']}"
-        self.world.apply(
+        self.simulation.apply(
             service(
                 key,
                 families=families,
@@ -101,11 +101,11 @@ class Play:
                 **more_spec,
             )
         )
-        self.world.run()
+        self.simulation.run()
         found = self.compare(key, step["expect"])
-        if isinstance(self.world.outcomes[key], Refusal):  # after a failed call no Service waits
-            self.world.delete(key)
-            self.world.run()
+        if isinstance(self.simulation.outcomes[key], Refusal):  # after a failed call no Service waits
+            self.simulation.delete(key)
+            self.simulation.run()
         return found
 
     def do_check(self, step: Json) -> str:
@@ -114,28 +114,28 @@ class Play:
 
     def do_release(self, step: Json) -> str:
         """Delete a Service."""
-        self.world.delete(self.key(step["svc"]))
-        self.world.run()
+        self.simulation.delete(self.key(step["svc"]))
+        self.simulation.run()
         return ""
 
     def do_set_pools(self, step: Json) -> str:
         """Replace the pools."""
-        self.world.set_pools(map(as_pool, step["pools"]))
-        self.world.run()
+        self.simulation.set_pools(map(as_pool, step["pools"]))
+        self.simulation.run()
         return ""
 
     def do_no_config(self, step: Json) -> str:
-        """There is no pool yet."""
+        """Remove all pools."""
         return self.do_set_pools({"pools": []})
 
     def do_reconcile(self, step: Json) -> str:
-        """Show a Service with the status that it is said to have."""
+        """Store a Service with the status of the step."""
         key = f"{step['service'].get('namespace', 'default')}/{step['key']}"
-        given = as_service(key, step["service"], self.age(key))
-        self.world._store(given)
-        self.world.run()
-        if not given.is_load_balancer:
-            return ""  # not kavip's any more: the controller takes the status away
+        service_ = as_service(key, step["service"], self.age(key))
+        self.simulation._store(service_)
+        self.simulation.run()
+        if not service_.is_load_balancer:
+            return ""  # kavip does not manage it any more: the controller removes the status
         return self.compare(key, step["expect"])
 
     def do_delete(self, step: Json) -> str:
@@ -144,19 +144,19 @@ class Play:
 
     def do_apply_service(self, step: Json) -> str:
         """Create or update a Service."""
-        self.world.apply(as_service(step["key"], step["service"], self.age(step["key"])))
-        self.world.run()
+        self.simulation.apply(as_service(step["key"], step["service"], self.age(step["key"])))
+        self.simulation.run()
         return ""
 
     def do_delete_service(self, step: Json) -> str:
         """Delete a Service by its key."""
-        self.world.delete(step["key"])
-        self.world.run()
+        self.simulation.delete(step["key"])
+        self.simulation.run()
         return ""
 
     def do_set_namespaces(self, step: Json) -> str:
         """Replace the labels of namespaces."""
-        self.world.namespaces = labels(step["namespaces"])
+        self.simulation.namespaces = labels(step["namespaces"])
         return ""
 
     def do_expect(self, step: Json) -> str:
@@ -165,7 +165,7 @@ class Play:
 
     def do_expect_pool(self, step: Json) -> str:
         """Compare the counts of a pool."""
-        usage = self.world.ledger.usage(step["pool"])
+        usage = self.simulation.ledger.usage(step["pool"])
         got = {
             f"{what}_v{family}": getattr(usage[family], what) for family in (4, 6) for what in ("available", "assigned")
         }
@@ -173,7 +173,7 @@ class Play:
 
     def compare(self, key: str, expect: Json) -> str:
         """What of *expect* is otherwise."""
-        got, outcome = self.world.held(key), self.world.outcomes[key]
+        got, outcome = self.simulation.held(key), self.simulation.outcomes[key]
         is_clean = outcome.reason is Reason.ASSIGNED
         pool = next(iter(outcome.pools), "") if isinstance(outcome, Allocation) else ""
         checks: dict[str, Callable[[Any], bool]] = {
@@ -196,23 +196,23 @@ class Play:
 
     def key(self, name: str) -> str:
         """The key of the Service that was called *name*."""
-        return next(key for key in self.world.services if key.endswith(f"/{name}"))
+        return next(key for key in self.simulation.services if key.endswith(f"/{name}"))
 
 
-def as_pool(given: Json) -> VIPPool:
+def as_pool(service_: Json) -> VIPPool:
     """The VIPPool of a case."""
-    rules = given.get("serviceAllocation", {})
+    rules = service_.get("serviceAllocation", {})
     is_pinned = any(rules.get(name) for name in PINNED)
     spaces = [Requirement(key="kubernetes.io/metadata.name", operator="In", values=rules.get("namespaces"))]
     match_labels = next(iter(rules.get("namespaceSelectors", ())), None)
     namespaces = LabelSelector(match_labels=match_labels, match_expressions=spaces if rules.get("namespaces") else None)
     services = next(iter(rules.get("serviceSelectors", ())), None)
     return VIPPool(
-        metadata=metadata(given["name"]),
+        metadata=metadata(service_["name"]),
         spec=PoolSpec(
-            addresses=given["addresses"],
-            auto_assign=given.get("autoAssign", True),
-            avoid_buggy_ips=given.get("avoidBuggyIPs", False),
+            addresses=service_["addresses"],
+            auto_assign=service_.get("autoAssign", True),
+            avoid_buggy_ips=service_.get("avoidBuggyIPs", False),
             priority=(rules.get("priority") or 1000) + (0 if is_pinned else 10_000),
             namespace_selector=namespaces,
             service_selector=LabelSelector(match_labels=services) if services else None,
@@ -220,25 +220,25 @@ def as_pool(given: Json) -> VIPPool:
     )
 
 
-def as_service(key: str, given: Json, created: str) -> Service:
+def as_service(key: str, service_: Json, created: str) -> Service:
     """The Service of a case."""
-    families = [FAMILY_NAMES[parse_address(text).family] for text in given["clusterIPs"]]
+    families = [FAMILY_NAMES[parse_address(text).family] for text in service_["clusterIPs"]]
     built = service(
         key,
-        type=given["type"],
+        type=service_["type"],
         created=created,
         families=families,
-        ip_family_policy=given.get("ipFamilyPolicy", "SingleStack" if len(families) == 1 else "PreferDualStack"),
-        pool=given.get("requested_pool", ""),
-        wants=given.get("requested_ips", ""),
-        labels=given.get("labels"),
-        annotations=sharing(given),
-        load_balancer_ip=given.get("loadBalancerIP", ""),
-        external_traffic_policy=given.get("externalTrafficPolicy", ""),
-        selector=given.get("selector"),
-        ports=ports(given.get("ports", ["TCP/80"])),
+        ip_family_policy=service_.get("ipFamilyPolicy", "SingleStack" if len(families) == 1 else "PreferDualStack"),
+        pool=service_.get("requested_pool", ""),
+        wants=service_.get("requested_ips", ""),
+        labels=service_.get("labels"),
+        annotations=sharing(service_),
+        load_balancer_ip=service_.get("loadBalancerIP", ""),
+        external_traffic_policy=service_.get("externalTrafficPolicy", ""),
+        selector=service_.get("selector"),
+        ports=ports(service_.get("ports", ["TCP/80"])),
     )
-    entries = given.get("status_ingress", [{"ip": text} for text in given.get("status_ips", ())])
+    entries = service_.get("status_ingress", [{"ip": text} for text in service_.get("status_ips", ())])
     status = ServiceStatus(load_balancer=LoadBalancer(ingress=[Ingress(**entry) for entry in entries] or None))
     return msgspec.structs.replace(built, status=status)
 
@@ -248,9 +248,9 @@ def ports(texts: list[str]) -> list[ServicePort]:
     return [ServicePort(protocol=Protocol(text.partition("/")[0]), port=int(text.partition("/")[2])) for text in texts]
 
 
-def sharing(given: Json) -> dict[str, str] | None:
+def sharing(service_: Json) -> dict[str, str] | None:
     """The annotation of a sharing key."""
-    return {names.SHARING_KEY_ANNOTATION: given["sharing_key"]} if given.get("sharing_key") else None
+    return {names.SHARING_KEY_ANNOTATION: service_["sharing_key"]} if service_.get("sharing_key") else None
 
 
 def labels(namespaces: list[Json]) -> dict[str, dict[str, str]]:

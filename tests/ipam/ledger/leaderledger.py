@@ -15,7 +15,7 @@ FIRST = parse_address("192.0.2.128")
 EDGE = pool("edge", "192.0.2.128/30", cooldown_seconds=60)
 
 
-class Desk:
+class LeaderLedger:
     """A ledger of a leader over *pools*, with a clock that only the test moves."""
 
     def __init__(self, *pools: Any) -> None:
@@ -51,19 +51,19 @@ class Desk:
         """What *subject* would get now."""
         return settle(subject, self.pools, self.ledger)
 
-    def given(self, subject: Service) -> list[str]:
+    def addresses_for(self, subject: Service) -> list[str]:
         """The addresses that *subject* would get now."""
         found = self.decided(subject)
         return [str(each) for each in found.addresses] if isinstance(found, Allocation) else []
 
-    def resting(self, name: str = "edge") -> list[tuple[str, str]]:
+    def cooldowns(self, name: str = "edge") -> list[tuple[str, str]]:
         """The address and the Service of each cool-down of the pool."""
-        return [(str(rest.address), rest.service) for rest in self.ledger.cooldown.of(name)]
+        return [(str(cooling.address), cooling.service) for cooling in self.ledger.cooldown.of(name)]
 
 
-def freed(*pools: Any, **more: Any) -> Desk:
+def freed(*pools: Any, **more: Any) -> LeaderLedger:
     """A ledger in which ``shop/web`` has just freed the first address."""
-    desk = Desk(*pools)
-    desk.see(service("shop/web", holds=["192.0.2.128"], **more))
-    desk.delete("shop/web")
-    return desk
+    leader = LeaderLedger(*pools)
+    leader.see(service("shop/web", holds=["192.0.2.128"], **more))
+    leader.delete("shop/web")
+    return leader
