@@ -18,9 +18,9 @@ _OWN: Final = (
 """
 Processes have their own names because OpenShift's resign script kills the oldest process called "keepalived".
 
-``vrrp_higher_prio_send_advert``: a master that hears a higher priority sends one more advertisement before it becomes
+``vrrp_higher_prio_send_advert``: a master that receives a higher priority sends another advertisement before it becomes
 backup, and the new master then announces its addresses once more. Without that, where both nodes became master at once
-or one was not heard for a while, the last announcement came from the wrong node, and clients went on sending to a node
+or adverts of one were lost for a while, the last announcement came from the wrong node, and clients sent to a node
 that no longer has the address, for seconds.
 """
 

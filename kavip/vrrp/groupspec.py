@@ -17,7 +17,7 @@ from kavip.api.refusal import MAX_FINDINGS, Refusal
 from kavip.api.selector import check_labels, check_selector
 from kavip.errors import BadInput
 from kavip.names import DEFAULT_SEGMENT, MAX_ROUTER_ID, Reason
-from kavip.vrrp import grammar, openshift, routerids, targets, timing, verbatim, virtualips
+from kavip.vrrp import grammar, keywords, openshift, routerids, targets, timing, verbatim, virtualips
 from kavip.vrrp.tracking import CHECK_NAME
 
 MODES: Final = ("PerService", "Shared")
@@ -247,7 +247,7 @@ def _node_selector(spec: GroupSpec) -> Iterator[Refusal]:
 
 def _allow_verbatim(spec: GroupSpec) -> Iterator[Refusal]:
     for index, keyword in enumerate(spec.allow_verbatim or ()):
-        if problem := verbatim.allow_verbatim_problem(keyword):
+        if problem := keywords.instance_problem(keyword, is_compared=index < verbatim.MOST_KEYWORDS):
             yield _refuse(f"spec.allowVerbatim[{index}]", keyword, problem)
 
 

@@ -12,7 +12,7 @@ cannot be done for one Service is a problem of that Service only.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -25,7 +25,9 @@ from kavip.vrrp.globaldefs import globals_of
 from kavip.vrrp.grammar import Line
 from kavip.vrrp.groupspec import has_password
 from kavip.vrrp.members import Member, Peer, interfaces_of
-from kavip.vrrp.priorities import priorities
+from kavip.vrrp.placement import leads_of
+from kavip.vrrp.priorities import priorities, seed_of
+from kavip.vrrp.spread import Lead
 from kavip.vrrp.timing import timing_of
 from kavip.vrrp.tracking import Track
 from kavip.vrrp.units import Unit, UnitBuilder
@@ -114,12 +116,14 @@ class Model:
     What the nodes of one group run.
 
     *problems*: by Service (for VIPs of the group itself, by ``ns/name/virtualips``), why something was left out.
+    *away*: the dead nodes because of which VIPs of spread Services have other first nodes, sorted.
     """
 
     group: str
     globals: tuple[Line, ...]
     instances: tuple[Instance, ...]
     problems: Mapping[str, Refusal] = field(default_factory=lambda: MappingProxyType({}))
+    away: tuple[str, ...] = ()
 
     @property
     def tracks(self) -> tuple[str, ...]:
@@ -134,21 +138,26 @@ def model_of(
     router_ids: Mapping[str, int],
     *,
     anchors: Mapping[str, Address] = NO_ANCHORS,
+    away: frozenset[str] = frozenset(),
     memory: Memory = KEEPS_NOTHING,
 ) -> Model:
     """
     The model of *group* with its *members* on the nodes *peers*.
 
     *router_ids* are the persisted VRIDs of :func:`kavip.vrrp.keys.wanted_keys`. *anchors* are the addresses that nodes
-    advertise now, by instance: those of the text that was written last.
+    advertise now, by instance: those of the text that was written last. *away* are the nodes that are dead.
     """
     builder = UnitBuilder(group, peers, router_ids, memory=memory)
     builder.add_group_vips()
     builder.add_members(members)
     builder.set_families()
+    units = builder.units.values()
+    place = partial(leads_of, group.key, units, peers, unicast=bool(group.spec.unicast_enabled), memory=memory)
+    settled = place()
+    leads = place(away=away) if away else settled
     instances = (
-        instance_of(group, unit, family, peers=peers, anchors=anchors, memory=memory)
-        for unit in builder.units.values()
+        instance_of(group, unit, family, peers=peers, anchors=anchors, lead=leads.get(unit.name, ()), memory=memory)
+        for unit in units
         for family in unit.families
     )
     return Model(
@@ -156,6 +165,7 @@ def model_of(
         globals=globals_of(group),
         instances=tuple(sorted(instances, key=lambda instance: instance.name)),
         problems=MappingProxyType(dict(sorted(builder.problems.items()))),
+        away=tuple(sorted(away)) if leads != settled else (),
     )
 
 
@@ -166,9 +176,15 @@ def instance_of(
     *,
     peers: Sequence[Peer],
     anchors: Mapping[str, Address],
+    lead: Lead = (),
     memory: Memory = KEEPS_NOTHING,
 ) -> Instance:
-    """The instance of *unit* for *family*; *anchors* are the addresses that are advertised now, by instance."""
+    """
+    The instance of *unit* for *family*.
+
+    *anchors* are the addresses that are advertised now, by instance. *lead* are the nodes that rank first; empty: the
+    hash order decides.
+    """
     name = keys.instance_name(unit.name, family)
     source = _Source(
         group.key,
@@ -182,6 +198,7 @@ def instance_of(
         unit.lines,
         unit.holders(),
         unit.virtual_ips(family),
+        lead,
     )
     return memory.last(_instance, name, group.spec, source, tuple(peers))
 
@@ -200,6 +217,7 @@ class _Source(NamedTuple):
     lines: tuple[Line, ...]
     services: tuple[str, ...]
     vips: tuple[VirtualIP, ...]
+    lead: Lead
 
 
 def _instance(spec: GroupSpec, source: _Source, peers: Sequence[Peer]) -> Instance:
@@ -217,7 +235,9 @@ def _instance(spec: GroupSpec, source: _Source, peers: Sequence[Peer]) -> Instan
         interval=timing.seconds,
         interface=interface,
         authenticated=timing.version == 2 and has_password(spec),
-        priorities=priorities(seed_of(source.group, source.unit), (peer.name for peer in peers if peer.is_listed)),
+        priorities=priorities(
+            seed_of(source.group, source.unit), (peer.name for peer in peers if peer.is_listed), lead=source.lead
+        ),
         sources=_sources(peers, family) if spec.unicast_enabled else (),
         peers=_peers(peers, family) if spec.unicast_enabled else (),
         anchor=anchor,
@@ -226,11 +246,6 @@ def _instance(spec: GroupSpec, source: _Source, peers: Sequence[Peer]) -> Instan
         services=source.services,
         tracks=tracking.tracks_of(spec, local=tracking.local_track(source.unit) if source.local else ""),
     )
-
-
-def seed_of(group: str, unit: str) -> str:
-    """The seed from which the priorities of the instances of *unit* in *group* are drawn."""
-    return f"{group} {unit}"
 
 
 def _sources(peers: Sequence[Peer], family: int) -> tuple[tuple[str, Address], ...]:

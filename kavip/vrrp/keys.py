@@ -7,12 +7,14 @@ If a key has two instances, the name of the IPv6 instance has the suffix ``/v6``
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import accumulate
 from typing import Final
 
+from kavip.api.address import Address
 from kavip.api.group import KeepalivedGroup
 from kavip.vrrp.members import Member, is_name
-from kavip.vrrp.sharding import shard_count, shard_members, shared_instances
+from kavip.vrrp.sharding import Shards, shard_count, shard_members, shared_instances
 
 OWN_SUFFIX: Final = "virtualips"
 _IPV6: Final = "/v6"
@@ -28,7 +30,7 @@ def wanted_keys(group: KeepalivedGroup, members: Iterable[Member]) -> tuple[str,
     In Shared mode the Shared instances need one, and the Services with instances of their own.
     """
     if group.is_shared:
-        own, members = list(shared_instances(shard_count(group))), shard_members(group, members).local
+        own, members = list(shared_instances(shard_count(group))), shard_members(group, members).own
     else:
         own = [own_key(group)] if group.spec.virtual_ips else []
     return (*own, *(key for each in sorted(members, key=lambda each: each.age_key) for key in keys_of(group, each)))
@@ -36,11 +38,34 @@ def wanted_keys(group: KeepalivedGroup, members: Iterable[Member]) -> tuple[str,
 
 def keys_of(group: KeepalivedGroup, member: Member) -> tuple[str, ...]:
     """The keys of *member*: at least one, but none if it is in a Shared instance."""
-    if not is_name(member.key) or (group.is_shared and not member.local):
+    if not is_name(member.key) or (group.is_shared and not member.has_own_instances):
         return ()
-    if member.spread and member.addresses and not group.is_shared:
-        return tuple(f"{member.key}/{address}" for address in member.addresses)
+    if member.spread and member.addresses:
+        return tuple(address_key(member.key, address) for address in member.addresses)
     return (member.key,)
+
+
+def address_key(service: str, address: Address) -> str:
+    """The key of the instance of one *address* of a Service with ``spreadvips``."""
+    return f"{service}/{address}"
+
+
+def keep_shared(group: KeepalivedGroup, members: Shards, router_ids: Mapping[str, int]) -> Shards:
+    """
+    *members*, those with ``spreadvips`` with the addresses for which *router_ids* has no VRID.
+
+    Such an address stays in the Shared instance, because a VIP that is not spread is better than none. With
+    ``externalTrafficPolicy: Local`` no Shared instance follows the endpoints.
+    """
+    if not group.is_shared:
+        return members
+    lacking = {
+        member.key: replace(member, shared=without)
+        for member in members.own
+        if not member.local
+        if (without := tuple(each for each in member.addresses if address_key(member.key, each) not in router_ids))
+    }
+    return members.map(lambda member: lacking[member.key], lacking.keys()) if lacking else members
 
 
 def status_router_ids(

@@ -188,8 +188,12 @@ def runs_programs(keyword: str) -> bool:
     return keyword.startswith(_RUNS_PROGRAMS) or keyword.endswith(("_script", "_fifo"))
 
 
-def instance_problem(keyword: str) -> str:
-    """Why no group may allow its Services *keyword* in an instance; "" if a group may."""
+def instance_problem(keyword: str, *, is_compared: bool = True) -> str:
+    """
+    Why no group may allow its Services *keyword* in an instance; "" if a group may.
+
+    The nearest keyword is named only if *is_compared*: comparing takes 0.1 ms.
+    """
     if keyword in SERVICE or keyword in ALLOWABLE:
         return ""
     if is_kavips(keyword):
@@ -200,7 +204,8 @@ def instance_problem(keyword: str) -> str:
         return f"{_NEVER[keyword]}; remove it"
     if keyword in GLOBAL:
         return "a keyword of global_defs; set it in spec.verbatimConfig of the group"
-    return f"not a keyword of keepalived's vrrp_instance; {_remedy(keyword, [*SERVICE, *ALLOWABLE])}"
+    known = [*SERVICE, *ALLOWABLE] if is_compared else []
+    return f"not a keyword of keepalived's vrrp_instance; {_remedy(keyword, known)}"
 
 
 def global_problem(keyword: str, *, allow_scripts: bool) -> str:
@@ -220,5 +225,5 @@ def global_problem(keyword: str, *, allow_scripts: bool) -> str:
 
 def _remedy(keyword: str, known: list[str]) -> str:
     """The remedy: the nearest keyword, if one is near."""
-    found = get_close_matches(keyword, known, n=1, cutoff=0.75) if KEYWORD.fullmatch(keyword) else []
+    found = get_close_matches(keyword, known, n=1, cutoff=0.75) if known and KEYWORD.fullmatch(keyword) else []
     return f"did you mean {found[0]}?" if found else "remove it"

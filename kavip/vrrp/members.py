@@ -14,7 +14,7 @@ from kavip.api.group import GroupSpec, KeepalivedGroup
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
 from kavip.errors import BadInput
-from kavip.names import MAX_VIPS, SPREAD_ANNOTATION, VERBATIM_ANNOTATION, Reason
+from kavip.names import MAX_VIPS, VERBATIM_ANNOTATION, Reason
 from kavip.vrrp import verbatim
 from kavip.vrrp.grammar import Line
 
@@ -31,9 +31,10 @@ class Member:
     """
     One Service of a group.
 
-    *spread*: it has an instance per address. *local*: it has instances of its own, also in Shared mode. *problem*: why
-    its own lines are refused; it is served without them, because a VIP without its tuning is better than none.
-    *is_plain*: it does not depend on any other Service.
+    *spread*: it has an instance per address, on nodes that are chosen together. *local*: its instances follow the
+    endpoints. *shared*: the addresses for which no VRID is left: they stay in a Shared instance. *problem*: why its own
+    lines are refused; it is served without them, because a VIP without its tuning is better than none. *endpoints*: the
+    nodes with a ready endpoint, where its VIPs are spread over these only. *is_plain*: it depends on no other Service.
     """
 
     key: str
@@ -41,14 +42,21 @@ class Member:
     created: str = ""
     spread: bool = False
     local: bool = False
+    shared: tuple[Address, ...] = ()
     lines: tuple[Line, ...] = ()
     problem: Refusal | None = None
+    endpoints: frozenset[str] = frozenset()
     is_plain: bool = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Set :attr:`is_plain` once: it is read for thousands of members."""
-        is_plain = not (self.local or self.lines or self.problem) and is_name(self.key)
+        is_plain = not (self.has_own_instances or self.lines or self.problem) and is_name(self.key)
         object.__setattr__(self, "is_plain", is_plain)
+
+    @property
+    def has_own_instances(self) -> bool:
+        """Whether it has instances of its own, also in Shared mode."""
+        return self.spread or self.local
 
     @property
     def age_key(self) -> tuple[str, str]:
@@ -61,13 +69,13 @@ class Peer:
     """
     One node of a group; its advertisements come from *ipv4* and *ipv6*.
 
-    *heard*: further addresses at which the other nodes listen to it. A node that is not *listed* has no priority.
+    *accepted*: further addresses from which the others accept its adverts. A node that is not *listed* has no priority.
     """
 
     name: str
     ipv4: Address | None = None
     ipv6: Address | None = None
-    heard: tuple[Address, ...] = ()
+    accepted: tuple[Address, ...] = ()
     is_listed: bool = True
 
     def address(self, family: int) -> Address | None:
@@ -77,7 +85,7 @@ class Peer:
     @property
     def addresses(self) -> tuple[Address, ...]:
         """All of its addresses, sorted."""
-        return tuple(sorted({*filter(None, (self.ipv4, self.ipv6)), *self.heard}))
+        return tuple(sorted({*filter(None, (self.ipv4, self.ipv6)), *self.accepted}))
 
 
 def member_of(service: Service, group: KeepalivedGroup) -> Member:
@@ -89,11 +97,16 @@ def member_of(service: Service, group: KeepalivedGroup) -> Member:
         key=service.key,
         addresses=served((*ingress, *service.validated_external_ips)),
         created=service.metadata.creation_timestamp or "",
-        spread=service.metadata.annotation(SPREAD_ANNOTATION) == "true",
+        spread=service.is_spread,
         local=service.is_local,
         lines=() if problem else found.lines,
         problem=problem,
     )
+
+
+def has_own_instances(service: Service) -> bool:
+    """Whether *service* has instances of its own, also in Shared mode."""
+    return service.is_local or service.is_spread
 
 
 def verbatim_of(service: Service, spec: GroupSpec | None) -> verbatim.VerbatimResult:

@@ -12,10 +12,14 @@ become VRRP priorities in a fixed band, in the order of weight:
   both become master.
 * The band ends below 255, which has a special meaning in keepalived. It is as wide as the space below it: a check that
   lowers a priority by :data:`STEP_DOWN` puts a node behind all healthy nodes and keeps the order of the others.
+
+A Service that asks for spread names the nodes that rank first and second (:mod:`kavip.vrrp.spread`). They get the
+highest numbers, and the other nodes keep their order behind them.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
 TOP: Final = 250
@@ -24,27 +28,36 @@ BOTTOM: Final = TOP - STEP_DOWN + 1
 UNLISTED: Final = 1
 """The priority of a node that a text does not list: below all others."""
 
-_WEIGHT_BYTES: Final = 8
+WEIGHT_BITS: Final = 64
 
 
-def priorities(instance: str, nodes: Iterable[str]) -> tuple[tuple[str, int], ...]:
+def priorities(instance: str, nodes: Iterable[str], *, lead: Sequence[str] = ()) -> tuple[tuple[str, int], ...]:
     """
-    The priority of each of *nodes* for *instance*, sorted by node.
+    The priority of each of *nodes* for *instance*, sorted by node; those of *lead* rank first, in this order.
 
     The first :data:`STEP_DOWN` nodes have distinct priorities; all later ones share the bottom of the band.
     """
-    ranked = sorted(((_weight(instance, node), node) for node in set(nodes)), reverse=True)
+    ranked = sorted(((weight(instance, node), node) for node in set(nodes)), reverse=True)
+    hashed = [node for _, node in ranked]
+    first = [node for node in lead if node in hashed]
+    order = [*first, *(node for node in hashed if node not in first)]
     distinct = min(len(ranked), STEP_DOWN)
     result: dict[str, int] = {}
     above = TOP + 1
-    for rank, (weight, node) in enumerate(ranked):
-        drawn = BOTTOM + (weight * STEP_DOWN >> 8 * _WEIGHT_BYTES)
+    for rank, (node, (number, _)) in enumerate(zip(order, ranked, strict=True)):
+        drawn = BOTTOM + (number * STEP_DOWN >> WEIGHT_BITS)
         lowest = BOTTOM + max(0, distinct - 1 - rank)  # leaves a number for each node that ranks behind
         above = max(min(drawn, above - 1), lowest)
         result[node] = above
     return tuple(sorted(result.items()))
 
 
-def _weight(instance: str, node: str) -> int:
-    digest = hashlib.sha256(f"{instance}\n{node}".encode()).digest()
-    return int.from_bytes(digest[:_WEIGHT_BYTES])
+def seed_of(group: str, unit: str) -> str:
+    """The seed from which the priorities of the instances of *unit* in *group* are drawn."""
+    return f"{group} {unit}"
+
+
+@lru_cache(1 << 14)
+def weight(instance: str, node: str) -> int:
+    """The weight that *node* draws for *instance*."""
+    return int.from_bytes(hashlib.sha256(f"{instance}\n{node}".encode()).digest()[: WEIGHT_BITS // 8])

@@ -13,8 +13,9 @@ from typing import Final
 from kavip.api.group import GroupSpec, KeepalivedGroup
 from kavip.api.service import Service
 from kavip.errors import BadInput
-from kavip.names import MAX_ROUTER_ID, SPREAD_ANNOTATION
+from kavip.names import MAX_ROUTER_ID
 from kavip.vrrp import openshift
+from kavip.vrrp.members import has_own_instances
 
 ALL: Final = frozenset(range(1, MAX_ROUTER_ID + 1))
 
@@ -62,14 +63,19 @@ def needed(service: Service, group: KeepalivedGroup | None = None) -> int:
     """
     The number of VRIDs that *service* needs in *group*: one for both families, with ``spreadvips`` one per address.
 
-    Addresses that it has yet to get are counted. In Shared mode a Service needs none, except with
-    ``externalTrafficPolicy: Local``, which gives it instances of its own.
+    Addresses that it has yet to get are counted. In Shared mode a Service needs none, except with ``spreadvips`` or
+    ``externalTrafficPolicy: Local``, which give it instances of its own.
     """
-    if group is not None and group.is_shared:
-        return int(service.is_local)
-    if service.metadata.annotation(SPREAD_ANNOTATION) != "true":
+    if group is not None and group.is_shared and not has_own_instances(service):
+        return 0
+    if not service.is_spread:
         return 1
     return max(1, len(service.virtual_ips), expected_addresses(service))
+
+
+def required(service: Service, group: KeepalivedGroup) -> int:
+    """The number of VRIDs without which *service* has VIPs that no instance of *group* can carry."""
+    return 0 if group.is_shared and not service.is_local else needed(service, group)
 
 
 def expected_addresses(service: Service) -> int:
@@ -79,5 +85,7 @@ def expected_addresses(service: Service) -> int:
         return len(external)
     assigned = set(service.ingress_addresses)
     dual = service.spec.ip_family_policy in ("PreferDualStack", "RequireDualStack")
-    families = len(service.spec.ip_families or ()) or (2 if dual else 1)
-    return len(assigned | external) + max(0, families - len(assigned))
+    requested = len(service.spec.ip_families or ()) or (2 if dual else 1)
+    if service.address_count is not None:  # it keeps no more than these
+        return len(external - assigned) + requested * service.address_count
+    return len(external - assigned) + max(requested, len(assigned))

@@ -16,6 +16,7 @@ from kavip.api.address import Address, read_address
 from kavip.memo import KEEPS_NOTHING, Memory
 from kavip.vrrp.identity import Identity
 from kavip.vrrp.instances import NO_SOURCE
+from kavip.vrrp.tracking import LOCAL
 from kavip.vrrp.virtualips import VirtualIP, addresses_of, is_anchor
 
 _OPEN: Final = "vrrp_instance "
@@ -30,9 +31,12 @@ _ADDRESS: Final = re.compile(r"^        ([0-9A-Fa-f:.]+)/([0-9]{1,3}) dev (\S+)$
 _VIPS: Final = "\n    virtual_ipaddress {\n"
 _UNICAST: Final = "\n    unicast_peer {\n"
 _AUTHENTICATED: Final = "\n    # kavip: authentication\n"
+_AWAY: Final = re.compile(r"^# kavip: away (\S+)$", re.MULTILINE)
+_PRIORITY: Final = re.compile(r"^    @(\S+) priority (\d+)$", re.MULTILINE)
+_LOCAL: Final = f"\n        {LOCAL}"
 _NODE: Final = re.compile(
     r"^ +@(?P<listed>\S+) priority \d+$|^ +@(?P<source>[^\s^]+) unicast_src_ip (?P<own>\S+)$"
-    r"|^ +@\^(?P<peer>\S+) (?P<heard>[0-9A-Fa-f:.]+)(?: |$)",
+    r"|^ +@\^(?P<peer>\S+) (?P<accepted>[0-9A-Fa-f:.]+)(?: |$)",
     re.MULTILINE,
 )
 
@@ -114,21 +118,22 @@ class RunningNodes:
     """
     The nodes that take part in a text: the *listed* ones have a priority.
 
-    *sources* and *heard* are pairs of node and address: where a node sends from, and where the others hear it. Both are
-    empty in multicast.
+    *sources* and *accepted* are pairs of node and address: where a node sends from, and what others accept. Both are
+    empty in multicast. Because some nodes are dead, or *away*, VIPs of spread Services have other first nodes.
     """
 
     listed: frozenset[str] = frozenset()
     sources: frozenset[tuple[str, Address]] = frozenset()
-    heard: frozenset[tuple[str, Address]] = frozenset()
+    accepted: frozenset[tuple[str, Address]] = frozenset()
+    away: frozenset[str] = frozenset()
 
     def source(self, node: str, family: int) -> Address | None:
         """The address of *family* that *node* sends from."""
         return next((address for name, address in self.sources if name == node and address.family == family), None)
 
-    def heard_at(self, node: str, family: int) -> frozenset[Address]:
-        """The addresses of *family* at which the others hear *node*."""
-        return frozenset(address for name, address in self.heard if name == node and address.family == family)
+    def accepted_from(self, node: str, family: int) -> frozenset[Address]:
+        """The source addresses of *family* from which the others accept adverts of *node*."""
+        return frozenset(address for name, address in self.accepted if name == node and address.family == family)
 
     def families(self) -> frozenset[int]:
         """The families of unicast instances."""
@@ -144,16 +149,31 @@ def running_nodes(text: str) -> RunningNodes:
     """
     listed: set[str] = set()
     sources: set[tuple[str, Address]] = set()
-    heard: set[tuple[str, Address]] = set()
+    accepted: set[tuple[str, Address]] = set()
     for block in _first_blocks(text):
         for match in _NODE.finditer(block):
             if match["listed"]:
                 listed.add(match["listed"])
             elif match["source"] and (address := read_address(match["own"])):
                 sources.add((match["source"], address))
-            elif match["peer"] and (address := read_address(match["heard"])):
-                heard.add((match["peer"], address))
-    return RunningNodes(frozenset(listed), frozenset(sources), frozenset(heard))
+            elif match["peer"] and (address := read_address(match["accepted"])):
+                accepted.add((match["peer"], address))
+    away = frozenset(_AWAY.findall(text, 0, max(0, text.find(_OPEN))))
+    return RunningNodes(frozenset(listed), frozenset(sources), frozenset(accepted), away)
+
+
+def first_nodes(text: str, *, away: frozenset[str] = frozenset()) -> Mapping[str, str]:
+    """
+    The node that should be master of each instance of *text*, without those that are *away*.
+
+    Instances that follow endpoints are left out: their text does not say on which nodes these are.
+    """
+    found: dict[str, str] = {}
+    for name, block in _blocks(text):
+        ranked = [(int(number), node) for node, number in _PRIORITY.findall(block) if node not in away]
+        if ranked and _LOCAL not in block:
+            found[name] = max(ranked)[1]
+    return found
 
 
 def _first_blocks(text: str) -> Iterator[str]:

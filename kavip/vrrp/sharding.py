@@ -54,9 +54,9 @@ class Shards:
         return {shard: summary.names for shard, summary in self._summaries()}
 
     @property
-    def local(self) -> tuple[Member, ...]:
-        """The Services with ``externalTrafficPolicy: Local``."""
-        return tuple(chain.from_iterable(summary.local for _, summary in self._summaries()))
+    def own(self) -> tuple[Member, ...]:
+        """The Services that have instances of their own, also in Shared mode."""
+        return tuple(chain.from_iterable(summary.own for _, summary in self._summaries()))
 
     @property
     def troubled(self) -> tuple[Member, ...]:
@@ -79,15 +79,15 @@ class _Summary(NamedTuple):
     """What plans read of one shard: the names of the Services in its instance, and the Services that are special."""
 
     names: tuple[str, ...]
-    local: tuple[Member, ...]
+    own: tuple[Member, ...]
     troubled: tuple[Member, ...]
 
 
 def _summarize(members: tuple[Member, ...]) -> _Summary:
     special = [each for each in members if not each.is_plain]
-    local = tuple(each for each in special if each.local)
-    names = tuple(map(_KEY, members if not local else (each for each in members if not each.local)))
-    return _Summary(names, local, tuple(each for each in special if each.problem))
+    own = tuple(each for each in special if each.has_own_instances)
+    names = tuple(map(_KEY, members if not own else (each for each in members if not each.has_own_instances)))
+    return _Summary(names, own, tuple(each for each in special if each.problem))
 
 
 def shard_members(group: KeepalivedGroup, members: Iterable[Member], memory: Memory = KEEPS_NOTHING) -> Shards:

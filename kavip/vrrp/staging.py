@@ -1,7 +1,7 @@
 """
 The part of a new model that may roll from node to node, while the rest waits for a switch of all nodes at once.
 
-An instance that runs keeps its identity, and an address that runs in one instance stays there although the model wants
+An instance that runs keeps its identity, and an address that runs in one instance stays there although the model has
 it in another: both change on all nodes at once, when the wanted model becomes the text. Everything else rolls: other
 addresses come and go, nodes join, new instances start. A new instance that needs a VRID or an anchor which still runs
 elsewhere starts with the switch; other new instances start before it. So when VIPs move into Shared instances, these
@@ -20,7 +20,9 @@ from kavip.vrrp import keys
 from kavip.vrrp.identity import agree, identity_of
 from kavip.vrrp.instances import Instance, Model, instance_of
 from kavip.vrrp.members import Member, Peer
+from kavip.vrrp.placement import leads_of
 from kavip.vrrp.running import RunningInstance
+from kavip.vrrp.spread import Lead
 from kavip.vrrp.units import Unit
 from kavip.vrrp.virtualips import VirtualIP, is_anchor
 
@@ -38,7 +40,7 @@ def stage(
     moving = _moving(wanted, running, memory)
     if not moving and all(_agrees(each, running) for each in wanted.instances):
         return wanted
-    rebuilder = _Rebuilder.of(group, members, peers, memory=memory)
+    rebuilder = _Rebuilder.of(group, members, peers, wanted=wanted, running=running, memory=memory)
     leaving = frozenset(vip.address for vips in moving.values() for vip in vips)
     staged, new = [], []
     for each in wanted.instances:
@@ -75,22 +77,40 @@ def _leaving(run: RunningInstance, wanted: Instance | None) -> frozenset[Address
 
 @dataclass(frozen=True, slots=True)
 class _Rebuilder:
-    """Rebuilds instances that run from the objects as they are now; *owners* are the Services by address."""
+    """
+    Rebuilds instances that run from the objects as they are now; *owners* are the Services by address.
+
+    *priorities* are those of the wanted instances; *leads* rank the nodes of units that are not wanted any more.
+    """
 
     group: KeepalivedGroup
     peers: Sequence[Peer]
     members: Mapping[str, Member]
     owners: Mapping[Address, str]
+    priorities: Mapping[str, tuple[tuple[str, int], ...]]
+    leads: Mapping[str, Lead]
     memory: Memory
 
     @classmethod
     def of(
-        cls, group: KeepalivedGroup, members: Iterable[Member], peers: Sequence[Peer], *, memory: Memory
+        cls,
+        group: KeepalivedGroup,
+        members: Iterable[Member],
+        peers: Sequence[Peer],
+        *,
+        wanted: Model,
+        running: Mapping[str, RunningInstance],
+        memory: Memory,
     ) -> "_Rebuilder":
         """Of several *members* with one address the oldest owns it."""
         by_age = sorted(members, key=lambda member: member.age_key, reverse=True)
         owners = {address: member.key for member in by_age for address in member.addresses}
-        return cls(group, peers, {member.key: member for member in by_age}, owners, memory)
+        known = {member.key: member for member in by_age}
+        priorities = {each.name: each.priorities for each in wanted.instances}
+        units = [_spread_unit(each, known) for each in running.values()]
+        unicast = any(each.identity.unicast for each in running.values())
+        leads = leads_of(group.key, units, peers, unicast=unicast, memory=memory)
+        return cls(group, peers, known, owners, priorities, leads, memory)
 
     def rebuild(self, run: RunningInstance, vips: Sequence[VirtualIP]) -> Instance:
         """The instance *run* with its identity, and with *vips*; all other properties are the wanted ones."""
@@ -109,6 +129,7 @@ class _Rebuilder:
             family,
             peers=self.peers,
             anchors={run.name: identity.anchor.address},
+            lead=self.leads.get(unit.name, ()),
             memory=self.memory,
         )
         also = {vip.address for vip in identity.also}
@@ -116,6 +137,7 @@ class _Rebuilder:
             made,
             version=identity.version,
             interval=identity.interval,
+            priorities=self.priorities.get(run.name, made.priorities),
             authenticated=identity.authenticated,
             also=identity.also,
             excluded=tuple(vip for vip in made.excluded if vip.address not in also),
@@ -139,6 +161,21 @@ class _Rebuilder:
             local=member is not None and member.local,
             services=sorted({self.owners[address] for address in placed if address in self.owners}),
         )
+
+
+def _spread_unit(run: RunningInstance, members: Mapping[str, Member]) -> Unit:
+    """The unit of *run* as far as its place depends on it; only an instance of one VIP of a Service is spread."""
+    anchor = run.identity.anchor.address
+    name = keys.unit_name(run.name, anchor.family)
+    service, _, last = name.rpartition("/")
+    member = members.get(service)
+    return Unit(
+        name,
+        run.identity.router_id,
+        spread=service if last == str(anchor) else "",
+        endpoints=member.endpoints if member else frozenset(),
+        vips=list(run.virtual_ips),
+    )
 
 
 def _agrees(instance: Instance, running: Mapping[str, RunningInstance]) -> bool:

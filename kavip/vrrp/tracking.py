@@ -8,7 +8,7 @@ is not 0. With any other weight, the number times the weight is added to the pri
   :data:`~kavip.vrrp.priorities.STEP_DOWN`, which ranks the node behind all healthy nodes. keepalived never goes below
   1, so a VIP stays on a node when the check fails on all of them.
 * An instance with ``externalTrafficPolicy: Local`` has one file for everything that lowers its priority, with weight
-  -1. The agent knows the priority there and writes the difference to the priority that it should have
+  -1. The agent reads the priority there and writes the difference to the priority that it should have
   (:func:`effective`). So a node without a ready endpoint ranks behind every node that has one, whatever the checks say,
   and the checks rank the nodes within both sets.
 """
@@ -34,7 +34,8 @@ READY_BOTTOM: Final = BOTTOM - STEP_DOWN
 """The lowest priority of a node with a ready endpoint; nodes without one are below it."""
 LOWEST: Final = 1
 
-_LOCAL: Final = "local-"
+LOCAL: Final = "local-"
+"""How the names of files of instances with the policy ``Local`` begin."""
 _HASH_LENGTH: Final = 16
 
 
@@ -53,7 +54,7 @@ def check_track(name: str) -> str:
 
 def local_track(unit: str) -> str:
     """The track file of *unit*: a Service with ``externalTrafficPolicy: Local``, or one of its VIPs."""
-    return f"{_LOCAL}{hashlib.sha256(unit.encode()).hexdigest()[:_HASH_LENGTH]}"
+    return f"{LOCAL}{hashlib.sha256(unit.encode()).hexdigest()[:_HASH_LENGTH]}"
 
 
 def checks_of(spec: GroupSpec) -> tuple[Check, ...]:
@@ -96,4 +97,4 @@ def effective(priority: int, *, lowered: int, ready: bool) -> int:
 
 def is_local(name: str) -> bool:
     """Whether *name* is from :func:`local_track`; no check's file begins like this."""
-    return name.startswith(_LOCAL)
+    return name.startswith(LOCAL)

@@ -28,14 +28,17 @@ class Unit:
     What becomes one instance per family.
 
     *is_shared*: a Shared instance; it advertises an anchor of its own, and has the families of all Shared instances.
-    *local*: it follows the endpoints of its Service. *shard*: the plain Services of a Shared instance; the other fields
-    do not contain them.
+    *local*: it follows the endpoints of its Service. *spread*: the Service whose VIPs are spread together, each in a
+    unit of its own; *endpoints*: the nodes over which they are spread; empty: all. *shard*: the plain Services of a
+    Shared instance; the other fields do not contain them.
     """
 
     name: str
     router_id: int
     is_shared: bool = False
     local: bool = False
+    spread: str = ""
+    endpoints: frozenset[str] = frozenset()
     vips: list[VirtualIP] = field(default_factory=list)
     lines: tuple[Line, ...] = ()
     services: list[str] = field(default_factory=list)
@@ -113,17 +116,21 @@ class UnitBuilder:
         if member.problem:
             self.problems[member.key] = member.problem
         vips = [virtualips.host(address, self._group.spec.interface) for address in sorted(set(member.addresses))]
-        shard = "" if member.local else self._shard_of(member.key)
+        shard = "" if member.has_own_instances else self._shard_of(member.key)
         if shard and member.lines:
             self._add_problem(member.key, Reason.INVALID_VERBATIM, verbatim.shared(self._group.key).message)
-        if shard or not member.spread or self._shared:
-            placed = {shard or member.key: vips}
+        if member.spread:
+            placed = {keys.address_key(member.key, vip.address): [vip] for vip in vips}
         else:
-            placed = {f"{member.key}/{vip.address}": [vip] for vip in vips}
+            placed = {shard or member.key: vips}
         for unit, some in placed.items():
             self._place(member.key, some, unit=unit, lines=() if shard else member.lines)
-            if member.local and unit in self.units:
-                self.units[unit].local = True
+            own = None if shard else self.units.get(unit)
+            if own is not None:
+                own.local = member.local
+                own.spread, own.endpoints = (member.key, member.endpoints) if member.spread else ("", frozenset())
+        if kept := [vip for vip in vips if vip.address in member.shared]:
+            self._place(member.key, kept, unit=self._shard_of(member.key))
 
     def set_families(self) -> None:
         """
@@ -153,7 +160,9 @@ class UnitBuilder:
             return
         home = self._unit(unit)
         if home is None:
-            message = f"group {self._group.key} has no VRID left for {unit}; use another group, or mode Shared"
+            message = f"group {self._group.key} has no VRID left for {unit}; use another group"
+            if not self._shared:
+                message += ", or mode Shared"
             self.problems[holder] = Refusal(Reason.ROUTER_IDS_EXHAUSTED, message)  # replaces any other problem
             return
         home.services.append(holder)

@@ -109,11 +109,6 @@ def read_global(mapping: Mapping[str, str] | None, *, allow_scripts: bool) -> Ve
     return VerbatimResult(tuple(lines), tuple(refusals))
 
 
-def allow_verbatim_problem(keyword: str) -> str:
-    """Why a group may not allow its Services *keyword*; "" if it may."""
-    return keywords.instance_problem(keyword)
-
-
 def _raised(line: Line) -> Line:
     """*line* with at least the least value of its keyword."""
     least = keywords.FLOORS.get(line.keyword, 0)

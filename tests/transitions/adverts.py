@@ -106,14 +106,14 @@ def master_periods(adverts: Iterable[Advert]) -> list[MasterPeriod]:
     running: dict[str, list[Advert]] = {}
     done: list[MasterPeriod] = []
     for each in adverts:
-        heard = running.get(each.node, [])
-        if heard and each.moment > heard[-1].moment + _LOST * heard[-1].interval:
+        received = running.get(each.node, [])
+        if received and each.moment > received[-1].moment + _LOST * received[-1].interval:
             done.append(MasterPeriod(each.node, tuple(running.pop(each.node))))
         if each.priority:
             running.setdefault(each.node, []).append(each)
         elif each.node in running:
             done.append(MasterPeriod(each.node, tuple(running.pop(each.node)), each.moment))
-    done += [MasterPeriod(node, tuple(heard)) for node, heard in running.items()]
+    done += [MasterPeriod(node, tuple(received)) for node, received in running.items()]
     return sorted(done, key=lambda period: period.began)
 
 
@@ -130,11 +130,11 @@ def double_masters(adverts: Sequence[Advert]) -> tuple[DoubleMaster, ...]:
     Every time that two nodes were master of the same VRID: each went on after the other had sent an advert.
 
     Adverts may cross: a master that is about to send one sends it, and receives the other one afterwards. So one round
-    is allowed, however late it is. Between two rounds lies an interval, in which the master did not yield.
+    is allowed, however late it is. Between two rounds there is an interval in which the master did not yield.
     """
     found = []
-    for (router_id, family), heard in by_router(adverts).items():
-        for first, second in combinations(master_periods(heard), 2):
+    for (router_id, family), received in by_router(adverts).items():
+        for first, second in combinations(master_periods(received), 2):
             since, until = second.began, min(first.ended, second.ended)
             if first.node != second.node and first.turns(since, until) > 1:
                 found.append(DoubleMaster(router_id, family, (first.node, second.node), until - since))
@@ -144,7 +144,7 @@ def double_masters(adverts: Sequence[Advert]) -> tuple[DoubleMaster, ...]:
 def listen(instances: int) -> list[Advert]:
     """The adverts that arrive until standard input closes."""
     found: list[Advert] = []
-    heard: set[tuple[int, int]] = set()
+    received: set[tuple[int, int]] = set()
     is_ready, patient = False, time.monotonic() + _PATIENCE
     # the difference of the clocks; an interruption makes it smaller
     ahead = max(time.time_ns() - time.monotonic_ns() for _ in range(9))
@@ -152,18 +152,18 @@ def listen(instances: int) -> list[Advert]:
         wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
         wire.setsockopt(socket.SOL_SOCKET, _STAMPED, 1)
         while sys.stdin not in (ready := select.select([wire, sys.stdin], [], [], _PAUSE)[0]) or wire in ready:
-            if not is_ready and (len(heard) >= instances or time.monotonic() > patient):
+            if not is_ready and (len(received) >= instances or time.monotonic() > patient):
                 is_ready = True
                 sys.stdout.write("ready\n")
                 sys.stdout.flush()
             if wire not in ready:
                 continue
             frame, [(_, _, stamp)], _, (port, _, kind, *_) = wire.recvmsg(2048, socket.CMSG_SPACE(_STAMP.size))
-            if kind != socket.PACKET_OUTGOING and port.startswith("p-") and (said := parse(frame)):
+            if kind != socket.PACKET_OUTGOING and port.startswith("p-") and (fields := parse(frame)):
                 seconds, nanoseconds = _STAMP.unpack(stamp)
                 moment = (seconds * 1_000_000_000 + nanoseconds - ahead) / 1e9
-                found.append(Advert(moment, port.removeprefix("p-"), *said))
-                heard.add(said[:2])
+                found.append(Advert(moment, port.removeprefix("p-"), *fields))
+                received.add(fields[:2])
     return found
 
 

@@ -1,5 +1,5 @@
 """
-Stands in for kube-proxy's health ports: HTTP servers on the nodes of a segment.
+A fake of kube-proxy's health ports: HTTP servers on the nodes of a segment.
 
 ``python -m tests.transitions.healthports FOLDER`` serves one port for each file in FOLDER: the name of the file is the
 port, its text the HTTP status.

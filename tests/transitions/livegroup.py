@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -30,14 +31,14 @@ from kavip.reconcile.observed.agent import node_state
 from kavip.reconcile.observed.agentstates import Contact
 from kavip.snapshot import Object
 from tests.agent.pod import PATIENCE, Pod
-from tests.reconcile.world import GROUP, NOW, World, cluster, pod
+from tests.reconcile.simulatedcluster import GROUP, NOW, SimulatedCluster, cluster, pod
 from tests.support import build
 from tests.vrrp.livedaemons import BEFORE_OTHERS
 
 NO_DELAYS: Final[Mapping[str, float]] = MappingProxyType({})
 INTERVAL: Final = 0.5
 """Seconds between two adverts of the group. A machine that pauses for less than three of them causes no new master."""
-UNSAID: Final = 1.0
+DEFAULT_INTERVAL: Final = 1.0
 """The same where the text does not set it."""
 NEW: Final[Mapping[str, Any]] = MappingProxyType(
     {
@@ -69,8 +70,8 @@ class LiveGroup:
     """
     The group on some nodes of a segment.
 
-    *pods*: by node. *world*: what the controller sees and has written. *secret*: the content of the Secret ``vrrp`` for
-    pods that start, by key.
+    *pods*: by node. *simulation*: what the controller observes and has written. *secret*: the content of the Secret
+    ``vrrp`` for pods that start, by key.
 
     :meth:`apply`, :meth:`delete`, :meth:`join` and :meth:`leave` wait for the roll-out. A test that changes pods itself
     calls :meth:`settle` where the plan has to react.
@@ -79,25 +80,25 @@ class LiveGroup:
     def __init__(self, lan: Segment, folder: Path, *, nodes: int) -> None:
         """Nothing runs before :meth:`apply` is called with a group."""
         self.lan, self.folder = lan, folder
-        self.world = World(cluster(nodes=0))
+        self.simulation = SimulatedCluster(cluster(nodes=0))
         self.pods: dict[str, Pod] = {}
         self.secret: Mapping[str, str] = {}
         self._servers: dict[str, Process] = {}
         self._mounted: dict[str, Mapping[str, bytes]] = {}
         self._waiting: dict[str, tuple[float, Mapping[str, bytes]]] = {}
         for host in lan.nodes[:nodes]:
-            self.world.snapshot.put(_node(host))
+            self.simulation.snapshot.put(_node(host))
 
     # --- what happens -------------------------------------------------------------------------------------------------
     def apply(self, *objects: Object, delays: Mapping[str, float] = NO_DELAYS) -> None:
         """Write *objects* and roll out. *delays*: the seconds by which each node's mount lags behind."""
         for each in objects:
-            self.world.snapshot.put(each)
+            self.simulation.snapshot.put(each)
         self.settle(delays=delays)
 
     def delete(self, kind: str, key: str, *, delays: Mapping[str, float] = NO_DELAYS) -> None:
         """Delete an object and roll out."""
-        self.world.snapshot.drop(kind, key)
+        self.simulation.snapshot.drop(kind, key)
         self.settle(delays=delays)
 
     def join(self, *nodes: str, delays: Mapping[str, float] = NO_DELAYS) -> None:
@@ -107,7 +108,7 @@ class LiveGroup:
     def leave(self, *nodes: str, delays: Mapping[str, float] = NO_DELAYS) -> None:
         """Remove nodes from the group: their pods stop gracefully, as a DaemonSet's pods do."""
         for name in nodes:
-            self.world.snapshot.drop(names.NODE, name)
+            self.simulation.snapshot.drop(names.NODE, name)
         self.settle(delays=delays)
 
     def settle(self, *, delays: Mapping[str, float] = NO_DELAYS) -> None:
@@ -117,9 +118,9 @@ class LiveGroup:
     def step(self, *, delays: Mapping[str, float] = NO_DELAYS) -> bool:
         """Run one round of controller, kubelets and agents. Return whether everything is done."""
         self._observe()
-        self.world.now = datetime.now(UTC)
-        is_done = not self.world.group(GROUP).writes
-        if GROUP not in self.world.objects.configmaps:
+        self.simulation.now = datetime.now(UTC)
+        is_done = not self.simulation.group(GROUP).writes
+        if GROUP not in self.simulation.objects.configmaps:
             return False
         self._run_pods()
         return self._mount(delays) and is_done and self._are_current()
@@ -128,7 +129,7 @@ class LiveGroup:
     @property
     def text(self) -> str:
         """The group's keepalived.conf as it was written last."""
-        return self.world.text(GROUP)
+        return self.simulation.text(GROUP)
 
     def transitions(self) -> dict[str, dict[str, tuple[int, ...]]]:
         """How often each instance became and ceased to be master, by node and instance, for nodes with an agent."""
@@ -178,7 +179,7 @@ class LiveGroup:
             recorded.append(self.transitions())
             return recorded[-1] == recorded[-2]
 
-        stay = _STAY * max(intervals, default=UNSAID)
+        stay = _STAY * max(intervals, default=DEFAULT_INTERVAL)
         time.sleep(stay)
         process.wait_for("the masters are stable", is_stable, timeout=PATIENCE, interval=stay)
         return recorded[-1]
@@ -196,6 +197,12 @@ class LiveGroup:
         _at_once(Pod.stop, self.pods.values())
         process.kill(self._servers.values())
 
+    def report_silence(self, node: str) -> None:
+        """Report the killed agent of *node* as silent until it answers again; the prober does so after seconds."""
+        known = self.simulation.agents.contacts_of(GROUP).get(node, Contact())
+        silent = replace(known, is_silent=True)
+        self.simulation.agents = self.simulation.agents.with_contact(GROUP, node, contact=silent)
+
     # --- what a cluster does ------------------------------------------------------------------------------------------
     def _observe(self) -> None:
         """Ask the agents, as the prober does: without an answer the last one stays."""
@@ -203,22 +210,22 @@ class LiveGroup:
             status, body = each.get(names.STATE_PATH)
             if status == 200:
                 state = node_state(decode_state(body.encode()))
-                self.world.agents = self.world.agents.with_state(GROUP, name, state=state)
+                self.simulation.agents = self.simulation.agents.with_state(GROUP, name, state=state)
                 contact = Contact(last=(datetime.now(UTC) - NOW).total_seconds())
-                self.world.agents = self.world.agents.with_contact(GROUP, name, contact=contact)
-        self.world.agents = self.world.agents.with_nodes(GROUP, self.world.snapshot.nodes)
+                self.simulation.agents = self.simulation.agents.with_contact(GROUP, name, contact=contact)
+        self.simulation.agents = self.simulation.agents.with_nodes(GROUP, self.simulation.snapshot.nodes)
         # a pod is ready while its agent says so
-        before = self.world.objects.pods.get(GROUP, {})
+        before = self.simulation.objects.pods.get(GROUP, {})
         found = {}
         for name, each in self.pods.items():
             fresh = pod(f"edge-{name}", name, ready=each.get(names.READY_PATH)[0] == 200)
-            told = before.get(fresh.metadata.key, fresh).metadata  # keeps the controller's annotations
-            found[fresh.metadata.key] = msgspec.structs.replace(fresh, metadata=told)
-        self.world.objects.pods[GROUP] = found
+            kept = before.get(fresh.metadata.key, fresh).metadata  # keeps the controller's annotations
+            found[fresh.metadata.key] = msgspec.structs.replace(fresh, metadata=kept)
+        self.simulation.objects.pods[GROUP] = found
 
     def _run_pods(self) -> None:
         """Start and stop pods where the nodes of the group have changed."""
-        fresh = sorted(self.world.snapshot.nodes.keys() - self.pods.keys())
+        fresh = sorted(self.simulation.snapshot.nodes.keys() - self.pods.keys())
         for name in fresh:
             host = self.lan.node(name)
             if name not in self._servers:
@@ -227,7 +234,7 @@ class LiveGroup:
             self._mounted[name] = self._data()
             self.pods[name].config.swap(dict(self._mounted[name]))
         _at_once(Pod.start, (self.pods[name] for name in fresh))
-        gone = sorted(self.pods.keys() - self.world.snapshot.nodes.keys())
+        gone = sorted(self.pods.keys() - self.simulation.snapshot.nodes.keys())
         _at_once(Pod.stop, (self.pods.pop(name) for name in gone))
         for name in gone:
             self._mounted.pop(name, None)
@@ -257,12 +264,12 @@ class LiveGroup:
     def _are_current(self) -> bool:
         wanted = msgspec.json.decode(self._data()[names.AGENT_KEY])["configHash"]
         alive = [name for name, each in self.pods.items() if each.agent]
-        states = self.world.agents.states_of(GROUP)
+        states = self.simulation.agents.states_of(GROUP)
         return bool(alive) and all(name in states and states[name].config_hash == wanted for name in alive)
 
     def _data(self) -> Mapping[str, bytes]:
         """The files of the mounted ConfigMap."""
-        found = self.world.objects.configmaps[GROUP]
+        found = self.simulation.objects.configmaps[GROUP]
         binary: Mapping[str, str] = getattr(found, "binary_data", None) or {}
         plain = {name: text.encode() for name, text in (found.data or {}).items()}
         return {**plain, **{name: base64.b64decode(text) for name, text in binary.items()}}

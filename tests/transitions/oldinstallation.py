@@ -18,7 +18,7 @@ from kavip.api.group import KeepalivedGroup
 from kavip.reconcile.observed import exporter
 from kavip.vrrp import operatorconfig
 from tests.keepalived_operator.oldobjects import configmap, metrics, old_pod
-from tests.reconcile.world import GROUP
+from tests.reconcile.simulatedcluster import GROUP
 from tests.transitions.livegroup import NO_DELAYS, LiveGroup, serve_vips
 from tests.vrrp.livedaemons import Daemon
 
@@ -36,12 +36,12 @@ class OldInstallation(LiveGroup):
         self.old = {host.name: Daemon(host).start(text) for host in lan.nodes[:nodes]}
         for name in self.old:
             self._servers[name] = serve_vips(lan.node(name))
-        self.world.objects.configmaps[GROUP] = configmap(text)
+        self.simulation.objects.configmaps[GROUP] = configmap(text)
         self._shown: Mapping[str, bytes] = self._data()
 
     def programmed_message(self) -> str:
         """The message of the group's condition Programmed."""
-        found = self.world.snapshot.groups[GROUP].status.conditions or ()
+        found = self.simulation.snapshot.groups[GROUP].status.conditions or ()
         return next((each.message for each in found if each.type == names.ConditionType.PROGRAMMED), "")
 
     def settle(self, *, delays: Mapping[str, float] = NO_DELAYS) -> None:
@@ -53,10 +53,10 @@ class OldInstallation(LiveGroup):
 
     def approve_takeover(self, value: str = "true") -> None:
         """Set the take-over annotation on the group; "" removes it."""
-        group: KeepalivedGroup = self.world.snapshot.groups[GROUP]
+        group: KeepalivedGroup = self.simulation.snapshot.groups[GROUP]
         notes = {names.TAKE_OVER_ANNOTATION: value} if value else None
         metadata = msgspec.structs.replace(group.metadata, annotations=notes)
-        self.world.snapshot.put(msgspec.structs.replace(group, metadata=metadata))
+        self.simulation.snapshot.put(msgspec.structs.replace(group, metadata=metadata))
 
     def masters(self, instance: str) -> list[str]:
         """The nodes whose old daemons are master of *instance*."""
@@ -66,7 +66,7 @@ class OldInstallation(LiveGroup):
         """Run one round; returns whether the roll-out has ended: no old daemon is left, or the plan has no writes."""
         is_settled = super().step(delays=delays) if names.AGENT_KEY in self._data() else self._look_only()
         self._reload()
-        for node in [node for node in self.old if f"lb/edge-old-{node}" in self.world.removed]:
+        for node in [node for node in self.old if f"lb/edge-old-{node}" in self.simulation.removed]:
             self.old.pop(node).stop()
         return is_settled and not (self.old and names.AGENT_KEY in self._data())
 
@@ -82,21 +82,21 @@ class OldInstallation(LiveGroup):
 
     def _look_only(self) -> bool:
         self._observe()
-        return not self.world.group(GROUP).writes
+        return not self.simulation.group(GROUP).writes
 
     def _observe(self) -> None:
         super()._observe()
         for node, each in self.old.items():
             pod = old_pod(node)
-            self.world.objects.pods[GROUP][pod.metadata.key] = pod
+            self.simulation.objects.pods[GROUP][pod.metadata.key] = pod
             ids = {instance.name: instance.router_id for instance in self._inherited}
             seen = [(name, ids[name], sight.state) for name, sight in each.look().items()]
             state = exporter.node_state(metrics(*seen), self._inherited)
-            self.world.agents = self.world.agents.with_state(GROUP, node, state=state)
+            self.simulation.agents = self.simulation.agents.with_state(GROUP, node, state=state)
 
     def _run_pods(self) -> None:
         """Run kavip's pods only on nodes of the group where the old pod is gone."""
-        snapshot = self.world.snapshot
+        snapshot = self.simulation.snapshot
         mine = {node.metadata.name for node in snapshot.group_nodes(snapshot.groups[GROUP])}
         without = self.old.keys() | (snapshot.nodes.keys() - mine)
         for node in without:

@@ -51,7 +51,7 @@ class Recording:
     @property
     def reasons(self) -> dict[str, list[str]]:
         """The reasons of unanswered requests, by VIP."""
-        return {vip: [who for _, took, who in rows if took is None] for vip, rows in self.rows.items()}
+        return {vip: [answerer for _, took, answerer in rows if took is None] for vip, rows in self.rows.items()}
 
     @property
     def longest_silence(self) -> float:
@@ -73,12 +73,12 @@ class Recording:
         that takes time, so only the order counts. No master sent priority 0 before another sent adverts. Each lost
         request was sent before the new master's second advert, and not before a request that the old master answered.
         """
-        heard = self.master_periods(vip)
-        rises = [(old, new) for old, new in pairwise(heard) if new.node != old.node and new.began >= since]
+        received = self.master_periods(vip)
+        rises = [(old, new) for old, new in pairwise(received) if new.node != old.node and new.began >= since]
         lost = [(sent, why) for sent, took, why in self.rows[vip] if sent >= since and took is None and why != RESET]
         return (
             len(rises) <= moves
-            and all(each.resigned is None or each.resigned < since for each in heard)
+            and all(each.resigned is None or each.resigned < since for each in received)
             and all(any(self._explains_loss(vip, *each, sent, why) for each in rises) for sent, why in lost)
         )
 
@@ -88,7 +88,11 @@ class Recording:
             return True
         if new.began <= sent <= new.established:
             return True
-        later = {who for asked, took, who in self.rows[vip] if sent < asked <= new.established and took is not None}
+        later = {
+            answerer
+            for sent_at, took, answerer in self.rows[vip]
+            if sent < sent_at <= new.established and took is not None
+        }
         return new.began - new.interval <= sent < new.began and old.node not in later  # it waited in a queue
 
     def master_periods(self, vip: str) -> list[MasterPeriod]:
@@ -107,12 +111,12 @@ class Recording:
                 end = "sends its last advert" if each.resigned is None else "sends priority 0"
                 events.append((each.resigned or each.ended, f"{name}: {each.node} {end}"))
         for vip, rows in self.rows.items():
-            for who, found in groupby(rows, key=lambda row: row[2]):
-                asked = list(found)
-                slowest = max(took or 0.0 for _, took, _ in asked)
-                lasted = f"{asked[-1][0] - asked[0][0]:.3f} s, {len(asked)} requests"
+            for answerer, found in groupby(rows, key=lambda row: row[2]):
+                group = list(found)
+                slowest = max(took or 0.0 for _, took, _ in group)
+                lasted = f"{group[-1][0] - group[0][0]:.3f} s, {len(group)} requests"
                 events.append(
-                    (asked[0][0], f"{vip}: {who} for {lasted}" + (f", up to {slowest:.3f} s" * (slowest > 0)))
+                    (group[0][0], f"{vip}: {answerer} for {lasted}" + (f", up to {slowest:.3f} s" * (slowest > 0)))
                 )
         events.sort()
         lines = [f"  +{moment - events[0][0]:.3f} {what}" for moment, what in events]
@@ -141,7 +145,7 @@ class Recording:
 
     def first_answer(self, vip: str, node: str) -> float:
         """The moment (monotonic) at which *node* first answered a request for *vip*."""
-        return min(sent + took for sent, took, who in self.rows[vip] if took is not None and who == node)
+        return min(sent + took for sent, took, answerer in self.rows[vip] if took is not None and answerer == node)
 
 
 @contextmanager
@@ -197,12 +201,12 @@ def _sums(lost: Mapping[str, Sequence[str]]) -> dict[str, int]:
     return {vip: len(each) for vip, each in lost.items() if each}
 
 
-def _silences(asked: Iterable[tuple[float, bool]]) -> list[float]:
+def _silences(sent_at: Iterable[tuple[float, bool]]) -> list[float]:
     """
     The seconds between two answered requests with unanswered ones between them; at the end, until the last request.
     """
     found, good, last = [], None, None
-    for sent, is_answered in asked:
+    for sent, is_answered in sent_at:
         if is_answered and good is not None and last != good:
             found.append(sent - good)
         good, last = sent if is_answered else good, sent

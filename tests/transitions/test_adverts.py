@@ -9,15 +9,17 @@ import pytest
 from tests.transitions.adverts import Advert, double_masters, master_periods, parse
 
 
-def _adverts(*heard: tuple[float, str, int]) -> list[Advert]:
-    return [Advert(moment, node, 4, 51, priority, 0.2) for moment, node, priority in heard]
+def _adverts(*received: tuple[float, str, int]) -> list[Advert]:
+    return [Advert(moment, node, 4, 51, priority, 0.2) for moment, node, priority in received]
 
 
 def test_a_hand_over_is_two_periods_and_no_double_master() -> None:
     """One period ends where the other begins, with or without an advert of priority 0."""
-    heard = _adverts((0.0, "a", 200), (0.2, "a", 200), (0.3, "a", 0), (0.4, "b", 150), (0.6, "b", 150), (0.7, "a", 200))
-    assert [each.node for each in master_periods(heard)] == ["a", "b", "a"]
-    assert double_masters(heard) == ()
+    received = _adverts(
+        (0.0, "a", 200), (0.2, "a", 200), (0.3, "a", 0), (0.4, "b", 150), (0.6, "b", 150), (0.7, "a", 200)
+    )
+    assert [each.node for each in master_periods(received)] == ["a", "b", "a"]
+    assert double_masters(received) == ()
 
 
 def test_two_masters_that_both_go_on_are_a_double_master() -> None:
@@ -31,8 +33,8 @@ def test_two_masters_that_both_go_on_are_a_double_master() -> None:
 @pytest.mark.parametrize("late", [0.01, 0.19])
 def test_adverts_that_cross_are_no_double_master(late: float) -> None:
     """The old master may send one more round when it receives the new one's advert, however busy its machine is."""
-    heard = (0.0, "a", 150), (0.2 - late, "b", 200), (0.2, "a", 150), (0.201, "a", 150), (0.4, "b", 200)
-    assert double_masters(_adverts(*heard)) == ()
+    received = (0.0, "a", 150), (0.2 - late, "b", 200), (0.2, "a", 150), (0.201, "a", 150), (0.4, "b", 200)
+    assert double_masters(_adverts(*received)) == ()
 
 
 def test_a_pause_ends_a_period() -> None:
@@ -42,13 +44,13 @@ def test_a_pause_ends_a_period() -> None:
 
 def test_a_new_master_is_established_at_its_second_advert() -> None:
     """The second advert to the same peer counts: the first round goes to all peers at once."""
-    heard = [
+    received = [
         each._replace(target=to)
         for each, to in zip(_adverts(*[(n / 10, "a", 200) for n in range(4)]), "xyxy", strict=True)
     ]
-    (period,) = master_periods(heard)
+    (period,) = master_periods(received)
     assert (period.began, period.established, period.resigned) == (0.0, 0.2, None)
-    assert master_periods(heard[:2])[0].established == math.inf
+    assert master_periods(received[:2])[0].established == math.inf
 
 
 def test_adverts_are_read_from_frames() -> None:

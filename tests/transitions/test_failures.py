@@ -61,7 +61,7 @@ def trusting_arp(client: Host) -> Iterator[None]:
         client.exec("sh", "-c", f"echo {before} >{setting}")
 
 
-def knows(client: Host, host: Host) -> bool:
+def has_neighbour(client: Host, host: Host) -> bool:
     """Whether *client* sends packets for the VIP to *host*."""
     return host.address.mac in client.exec("ip", "neigh", "show", VIP).stdout
 
@@ -145,13 +145,13 @@ def test_a_dead_daemon_or_node_loses_its_vip_once(make_live_group: MakeLiveGroup
         pod.start_keepalived()
         live.wait_for_master(MAIL, leader)
     assert_moved(killed, leader, successor, leader)
-    with record(live, [VIP]) as cut:
-        live.lan.cut(host)
+    with record(live, [VIP]) as disconnect:
+        live.lan.disconnect(host)
         live.wait_for_master(MAIL, successor)
         process.wait_for("its priority 0 is lost", lambda: not holds_packets_back(host), timeout=PATIENCE)
-        live.lan.mend(host)
+        live.lan.reconnect(host)
         live.wait_for_master(MAIL, leader)
-    assert_moved(cut, leader, successor, leader)
+    assert_moved(disconnect, leader, successor, leader)
 
 
 def test_clients_find_a_node_again_whose_packets_were_lost(make_live_group: MakeLiveGroup) -> None:
@@ -171,10 +171,10 @@ def test_clients_find_a_node_again_whose_packets_were_lost(make_live_group: Make
                 process.wait_for(
                     "the next node takes over", lambda: MAIL in live.pods[successor].masters(), timeout=PATIENCE
                 )
-                live.lan.mend(host)
+                live.lan.reconnect(host)
                 live.wait_for_master(MAIL, leader)
-                is_known = partial(knows, client, host)
-                process.wait_for("the client knows", is_known, timeout=PATIENCE)
+                is_known = partial(has_neighbour, client, host)
+                process.wait_for("the client has the new ARP entry", is_known, timeout=PATIENCE)
                 time.sleep(1)  # a hundred requests
             assert recorded.answering(VIP) == [leader, successor, leader], recorded.timeline()
             assert count_moves(recorded.transitions) == {MAIL: 1}, recorded.timeline()

@@ -12,7 +12,7 @@ from kavip.api.service import Service
 from kavip.vrrp import tracking
 from kavip.vrrp.priorities import priorities
 from tests.agent.pod import PATIENCE
-from tests.reconcile.world import GROUP
+from tests.reconcile.simulatedcluster import GROUP
 from tests.support import build
 from tests.transitions.conftest import MakeLiveGroup
 from tests.transitions.healthports import PORT, HealthPorts
@@ -50,8 +50,8 @@ def wait_until_on(live: LiveGroup, instance: str, node: str) -> None:
 
 def preferred_node(name: str) -> str:
     """The node with the highest priority for a Service."""
-    ranked = {priority: node for node, priority in priorities(f"{GROUP} {name}", ("n1", "n2", "n3"))}
-    return ranked[max(ranked)]
+    by_priority = {priority: node for node, priority in priorities(f"{GROUP} {name}", ("n1", "n2", "n3"))}
+    return by_priority[max(by_priority)]
 
 
 def reloads(live: LiveGroup) -> list[str]:
@@ -118,7 +118,7 @@ def test_restarts_of_kube_proxy_and_agents_move_no_vip(live: LiveGroup, health_p
 
 
 def test_a_new_pod_does_not_assume_endpoints(live: LiveGroup, health_ports: HealthPorts) -> None:
-    """A preferred node without an endpoint takes no VIP when its pod is replaced: its agent asks kube-proxy first."""
+    """A preferred node without an endpoint takes no VIP when its pod is replaced: its agent polls kube-proxy first."""
     away = next(node for node in ("n1", "n2", "n3") if node != preferred_node("shop/web"))
     health_ports.set_ready(away)
     live.apply(group(), WEB)

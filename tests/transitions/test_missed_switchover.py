@@ -8,9 +8,8 @@ import pytest
 from hack.testbed import process
 from kavip import names
 from kavip.api.group import PasswordAuth, SecretRef
-from kavip.reconcile.observed.agentstates import Contact
 from tests.agent.pod import PATIENCE
-from tests.reconcile.world import GROUP
+from tests.reconcile.simulatedcluster import GROUP
 from tests.transitions.conftest import MakeLiveGroup
 from tests.transitions.livegroup import LiveGroup, group
 from tests.transitions.recording import record
@@ -34,18 +33,17 @@ WITH_PASSWORD = {**SECOND, "password_auth": PasswordAuth(secret_ref=SecretRef(na
 def miss_switchover(live: LiveGroup, **spec: Any) -> None:
     """Switch all nodes but one, whose daemon and agent are killed after they have seen the announcement."""
     old = published(live).current
-    live.world.snapshot.put(edited(live, **spec))
+    live.simulation.snapshot.put(edited(live, **spec))
 
     def is_announced() -> bool:
         live.step()
-        return all(state.switch_at for state in live.world.agents.states_of(GROUP).values())
+        return all(state.switch_at for state in live.simulation.agents.states_of(GROUP).values())
 
     process.wait_for("the switch is announced", is_announced, timeout=PATIENCE, interval=0.05)
     live.pods[MISSING].kill_agent()
     live.pods[MISSING].kill_keepalived()
     process.wait_for("the instant passes", lambda: live.step() and has_passed(live), timeout=PATIENCE, interval=0.05)
-    silent = Contact(is_silent=True)  # as the prober reports it seconds later
-    live.world.agents = live.world.agents.with_contact(GROUP, MISSING, contact=silent)
+    live.report_silence(MISSING)
     process.wait_for(
         "the others switch", lambda: switched(live) and published(live).current != old, timeout=PATIENCE, interval=0.05
     )
@@ -72,7 +70,7 @@ def test_a_password_that_is_replaced_in_place(make_live_group: MakeLiveGroup) ->
     """
     A node that missed the change takes the mounted password, which the other nodes run.
 
-    A pod that starts while the Secret has a newer password knows only that one. It runs nothing until all nodes switch,
+    A pod that starts while the Secret has a newer password has only that one. It runs nothing until all nodes switch,
     and its report starts that switch.
     """
     live = make_live_group(2)

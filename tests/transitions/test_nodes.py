@@ -18,7 +18,7 @@ LATE = 4 * INTERVAL
 """Seconds by which one node lags behind: enough for a newcomer without a master to become master."""
 
 
-def ranked(number: int, *nodes: str) -> list[str]:
+def by_priority(number: int, *nodes: str) -> list[str]:
     """*nodes* in the order of their priorities for the Service of that *number*."""
     drawn = dict(priorities(f"lb/edge shop/s{number}", nodes))
     return sorted(nodes, key=lambda node: -drawn[node])
@@ -38,7 +38,7 @@ def numbers(*orders: tuple[str, ...]) -> list[int]:
 
 def _ranks(number: int, order: tuple[str, ...]) -> bool:
     drawn = sorted((priority for _, priority in priorities(f"lb/edge shop/s{number}", NODES)), reverse=True)
-    return tuple(ranked(number, *NODES))[: len(order)] == order and drawn[1] - drawn[2] > CLEAR
+    return tuple(by_priority(number, *NODES))[: len(order)] == order and drawn[1] - drawn[2] > CLEAR
 
 
 def start(live: LiveGroup, services: list[int], **spec: object) -> list[str]:
@@ -95,7 +95,7 @@ def test_several_nodes_join_while_one_changes_its_address(make_live_group: MakeL
     vips = start(live, services)
     live.lan.node("n2").exec("ip", "address", "add", "192.0.2.62/24", "dev", "eth0")
     with record(live, vips) as recorded:
-        live.world.snapshot.put(build.node("n2", "192.0.2.62"))
+        live.simulation.snapshot.put(build.node("n2", "192.0.2.62"))
         live.join("n3", "n4", delays={"n1": 0.5, "n4": 0.3})
         for number, leader in zip(services, ("n3", "n4", "n1", "n2"), strict=True):
             live.wait_for_master(f"shop/s{number}", leader)

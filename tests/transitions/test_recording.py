@@ -13,7 +13,7 @@ VIP = "192.0.2.130"
 
 def recorded(*answered: str) -> Recording:
     """A recording of consecutive requests, by the node that answered, "-" for no answer, or a reset."""
-    rows = [(n * 0.01, None if who in ("-", RESET) else 0.001, who) for n, who in enumerate(answered)]
+    rows = [(n * 0.01, None if answerer in ("-", RESET) else 0.001, answerer) for n, answerer in enumerate(answered)]
     return Recording(rows={VIP: rows})
 
 
@@ -36,17 +36,17 @@ def test_a_reset_is_no_answer() -> None:
 
 def moved(*rows: tuple[float, str], resigned: bool = False) -> Recording:
     """n1 is master until n2's first advert at 1.0; its second is at 1.2. *rows*: requests with moment and result."""
-    spoken = [
+    sent_adverts = [
         (0.8, "n1", 150),
         (0.9, "n1", 0 if resigned else 150),
         (1.0, "n2", 200),
         (1.2, "n2", 200),
         (1.4, "n2", 200),
     ]
-    adverts = [Advert(moment, node, 4, 7, priority, 0.2) for moment, node, priority in spoken]
-    middle = ((sent, 0.001 if who == "n1" else None, who) for sent, who in rows)
-    asked = [(0.0, 0.001, "n1"), *middle, (2.0, 0.001, "n2")]
-    return Recording(rows={VIP: asked}, adverts=adverts, router_ids={7: "shop/web"}, instances={VIP: "shop/web"})
+    adverts = [Advert(moment, node, 4, 7, priority, 0.2) for moment, node, priority in sent_adverts]
+    middle = ((sent, 0.001 if answerer == "n1" else None, answerer) for sent, answerer in rows)
+    requests = [(0.0, 0.001, "n1"), *middle, (2.0, 0.001, "n2")]
+    return Recording(rows={VIP: requests}, adverts=adverts, router_ids={7: "shop/web"}, instances={VIP: "shop/web"})
 
 
 def test_a_vip_moved_cleanly_where_only_its_moves_cost_requests() -> None:
@@ -80,8 +80,8 @@ def test_a_move_after_priority_0_is_not_clean() -> None:
 
 def test_a_timeline_has_masters_and_losses_in_order() -> None:
     """All lines are on one clock, which begins with the first event."""
-    told = moved((1.0, LOST), (1.1, LOST), resigned=True).timeline().splitlines()
-    assert told == [
+    lines = moved((1.0, LOST), (1.1, LOST), resigned=True).timeline().splitlines()
+    assert lines == [
         "{}; the client paused for up to 1.000 s",
         "  +0.000 192.0.2.130: n1 for 0.000 s, 1 requests, up to 0.001 s",
         "  +0.800 shop/web of IPv4: n1 is master, priority 150",

@@ -16,7 +16,7 @@ from kavip.reconcile.rollout import switchover
 from kavip.reconcile.rollout.configmap import PublishedRevisions, read_published, settings_of
 from tests.agent.pod import PATIENCE
 from tests.reconcile.group.settledgroup import PROGRAMMED, condition
-from tests.reconcile.world import GROUP
+from tests.reconcile.simulatedcluster import GROUP
 from tests.transitions.conftest import MakeLiveGroup
 from tests.transitions.livegroup import INTERVAL, LiveGroup, group, service
 from tests.transitions.recording import Recording, record
@@ -50,7 +50,7 @@ def changed(live: LiveGroup, **spec: Any) -> Recording:
     """Edit the group, and record until all nodes have switched and every instance has its master."""
     with record(live, VIPS) as recorded:
         old = published(live).current
-        live.world.snapshot.put(edited(live, **spec))
+        live.simulation.snapshot.put(edited(live, **spec))
         process.wait_for(
             "all nodes switch",
             lambda: switched(live) and published(live).current != old,
@@ -63,12 +63,14 @@ def changed(live: LiveGroup, **spec: Any) -> Recording:
 
 def edited(live: LiveGroup, **spec: Any) -> KeepalivedGroup:
     """The live group's object with another spec and its current status."""
-    return msgspec.structs.replace(live.world.snapshot.groups[GROUP], spec=group(**spec).spec)
+    return msgspec.structs.replace(live.simulation.snapshot.groups[GROUP], spec=group(**spec).spec)
 
 
 def published(live: LiveGroup) -> PublishedRevisions:
     """The revisions in the ConfigMap."""
-    found = read_published(live.world.objects.configmaps[GROUP], settings_of(live.world.snapshot.groups[GROUP]))
+    found = read_published(
+        live.simulation.objects.configmaps[GROUP], settings_of(live.simulation.snapshot.groups[GROUP])
+    )
     assert found is not None
     return found
 
@@ -93,19 +95,19 @@ def test_multicast_to_unicast_and_back(make_live_group: MakeLiveGroup, monkeypat
     """
     live = started(make_live_group, 3, unicast_enabled=False)
     with record(live, VIPS) as recorded:
-        live.world.snapshot.put(edited(live))
+        live.simulation.snapshot.put(edited(live))
         with monkeypatch.context() as slow:
             for name, seconds in TOO_LATE.items():
                 slow.setattr(switchover, name, seconds)
             live.step()
             process.wait_for("it is announced", lambda: bool(stepped(live).switch_at), timeout=PATIENCE)
             process.wait_for("it is called off", lambda: bool(stepped(live).aborts), timeout=PATIENCE)
-        reason, message = condition(live.world, PROGRAMMED)[1:]
+        reason, message = condition(live.simulation, PROGRAMMED)[1:]
         assert reason == "Pending"
         assert message.endswith("(multicast to unicast) waits for node n2: it has not seen the announcement")
         assert {pod.state()["configHash"] for pod in live.pods.values()} == {published(live).current.hash}
         assert published(live).current.text.count("unicast_peer") == 0
-        live.world.snapshot.put(service("shop/new", "192.0.2.140"))
+        live.simulation.snapshot.put(service("shop/new", "192.0.2.140"))
         process.wait_for("all nodes switch", lambda: switched(live), timeout=PATIENCE, interval=0.05)
         live.wait_for_masters()
     assert published(live).current.text.count("unicast_peer") == 4
@@ -162,11 +164,11 @@ def test_no_node_switches_to_an_interface_without_an_address(make_live_group: Ma
         pod.host.exec("ip", "link", "add", "link", "eth0", "name", "eth9", "type", "macvlan", "mode", "bridge")
         pod.host.exec("ip", "link", "set", "eth9", "up")
     with record(live, VIPS) as recorded:
-        live.world.snapshot.put(edited(live, vrrp_interface="eth9"))
+        live.simulation.snapshot.put(edited(live, vrrp_interface="eth9"))
 
         def message() -> str:
             live.step()
-            return condition(live.world, PROGRAMMED)[2]
+            return condition(live.simulation, PROGRAMMED)[2]
 
         process.wait_for(
             "the reason is reported", lambda: "VRRP leaves by eth9" in message(), timeout=PATIENCE, interval=0.1

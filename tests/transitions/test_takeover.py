@@ -14,8 +14,8 @@ from kavip import names
 from kavip.api.group import Check, PasswordAuth, SecretRef
 from kavip.vrrp import operatorconfig
 from tests.keepalived_operator.oldobjects import conf, instance
+from tests.reconcile.simulatedcluster import GROUP
 from tests.reconcile.takeover.oldinstallation import with_taint
-from tests.reconcile.world import GROUP
 from tests.support import build
 from tests.transitions.conftest import lan as lan
 from tests.transitions.healthports import PORT, HealthPorts
@@ -43,7 +43,7 @@ def make_installation(lan: Segment, tmp_path: Path) -> Iterator[MakeInstallation
             stack.callback(made.stop)
             ids = {each.name: each.router_id for each in operatorconfig.read_instances(text)}
             for each in (build.group(GROUP, router_ids=ids, **spec), *objects):
-                made.world.snapshot.put(each)
+                made.simulation.snapshot.put(each)
             return made
 
         yield make
@@ -94,11 +94,11 @@ def test_each_vip_moves_once_and_is_never_away(make_installation: MakeInstallati
         )
     assert all(recorded.moved_cleanly(vip, moves=1) for vip in vips), recorded.timeline()
     assert recorded.double_masters == ()
-    assert live.world.removed[-1] == f"lb/edge-old-{holder}"
+    assert live.simulation.removed[-1] == f"lb/edge-old-{holder}"
     assert [recorded.masters[name][0] for name in (WEB, API)] == [holder, holder]
     assert [len(recorded.masters[name]) for name in (WEB, API)] == [2, 2], recorded.masters
     assert live.master(f"{API}/v6")
-    data = live.world.objects.configmaps[GROUP].data or {}
+    data = live.simulation.objects.configmaps[GROUP].data or {}
     assert PASSWORD not in data[names.CONFIG_KEY] + data[names.AGENT_KEY]
     assert names.TAKE_OVER_KEY not in data
 
@@ -155,11 +155,11 @@ def test_an_old_pod_on_a_node_that_new_pods_do_not_tolerate_goes_last(make_insta
     vip = "192.0.2.140"
     live = make_installation(conf(instance(WEB, 7, vip)), service(WEB, vip), tolerations=[])
     holder = old_master(live, WEB)
-    with_taint(live.world, holder)
+    with_taint(live.simulation, holder)
     live.approve_takeover()
     with record(live, [vip]) as recorded:
         live.settle()
-    assert [len(live.world.removed), live.world.removed[-1]] == [3, f"lb/edge-old-{holder}"]
+    assert [len(live.simulation.removed), live.simulation.removed[-1]] == [3, f"lb/edge-old-{holder}"]
     assert sorted(live.pods) == sorted({"n1", "n2", "n3"} - {holder})
     assert [recorded.masters[WEB][0], len(recorded.masters[WEB])] == [holder, 2], recorded.masters
     assert recorded.double_masters == ()
@@ -178,12 +178,12 @@ def test_spread_vips_of_which_every_node_holds_one(make_installation: MakeInstal
     spread = service(SPREAD, *vips, annotations={names.SPREAD_ANNOTATION: "true"})
     live = make_installation(conf(*blocks), spread, unicast_enabled=True)
     for n, vip in enumerate(vips, start=1):
-        process.wait_for(f"n{n} holds {vip}", lambda: live.masters(f"{SPREAD}/{vip}") == [f"n{n}"], timeout=PATIENCE)  # noqa: B023
+        process.wait_for(f"n{n} holds {vip}", lambda: live.masters(f"{SPREAD}/{vip}") == [f"n{n}"], timeout=PATIENCE)  # noqa: B023 - called in the same pass
     live.approve_takeover()
     with record(live, vips) as recorded:
         live.settle()
     first, *others = (f"{SPREAD}/{vip}" for vip in vips)
-    assert live.world.removed[0] == "lb/edge-old-n1"
+    assert live.simulation.removed[0] == "lb/edge-old-n1"
     assert all(recorded.moved_cleanly(vip, moves=1) for vip in vips[1:]), recorded.timeline()
     # priority 0, and the skew of the others; without it an election takes three intervals
     assert recorded.longest_silence < 2 * INTERVAL + recorded.pause, recorded.timeline()

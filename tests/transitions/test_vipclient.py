@@ -64,7 +64,7 @@ def test_a_repeated_syn_counts_as_lost(lan: Segment, server: Process) -> None:
     client = asking(lan)
     lan.silence(lan.node("n1"))
     time.sleep(0.5)
-    lan.mend(lan.node("n1"))
+    lan.reconnect(lan.node("n1"))
     time.sleep(0.2)
     recorded = Recording(rows=client.end())
     (reasons,) = recorded.reasons.values()
@@ -90,7 +90,7 @@ def half_open(lan: Segment, tick: int) -> None:
     client = entered(lan.client.netns, stands)
     lan.silence(host)
     client.close()
-    lan.mend(host)
+    lan.reconnect(host)
 
 
 def test_a_source_port_is_reused_only_after_minutes(lan: Segment, server: Process) -> None:
@@ -100,10 +100,10 @@ def test_a_source_port_is_reused_only_after_minutes(lan: Segment, server: Proces
     now, address = next(ticks()), lan.node("n1").ipv4
     half_open(lan, now)
 
-    def asked(tick: int) -> Row:
+    def request_at(tick: int) -> Row:
         return entered(lan.client.netns, lambda: asyncio.run(ask(address, tick)))
 
-    rows = [asked(now), asked(now + 1)]
-    assert [who for _, _, who in rows] == [LOST, "n1"]
+    rows = [request_at(now), request_at(now + 1)]
+    assert [answerer for _, _, answerer in rows] == [LOST, "n1"]
     assert len({port(tick) for tick in islice(ticks(), round(300 / EVERY))}) == round(300 / EVERY)
     assert next(ticks()) > now

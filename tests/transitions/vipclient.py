@@ -37,7 +37,7 @@ _TOTAL_RETRANS = 100  # its offset in tcp_info
 Row = tuple[float, float | None, str]
 
 
-class Asking(asyncio.Protocol):
+class RequestProtocol(asyncio.Protocol):
     """One request; *body* is the answer, complete when the server closes."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ async def ask(vip: str, tick: int) -> Row:
                 await loop.sock_connect(client, (vip, PORT))
                 if _sent_again(client):
                     return sent, None, LOST
-                transport, asking = await loop.create_connection(Asking, sock=client)
+                transport, asking = await loop.create_connection(RequestProtocol, sock=client)
                 body = await asking.body
                 return sent, time.monotonic() - sent, body
         except ConnectionResetError:
@@ -106,8 +106,8 @@ async def ask(vip: str, tick: int) -> Row:
 
 def _sent_again(client: socket.socket) -> bool:
     """Whether TCP repeated the SYN or its acknowledgement."""
-    told = client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TOTAL_RETRANS + 4)
-    return bool(struct.unpack_from("I", told, _TOTAL_RETRANS)[0])
+    info = client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TOTAL_RETRANS + 4)
+    return bool(struct.unpack_from("I", info, _TOTAL_RETRANS)[0])
 
 
 async def main() -> None:
@@ -117,7 +117,7 @@ async def main() -> None:
     rows: dict[str, list[Row]] = {vip: [await ask(vip, next(clock))] for vip in sys.argv[1:]}
     sys.stdout.write("ready\n")
     sys.stdout.flush()
-    asked: set[asyncio.Task[None]] = set()
+    pending: set[asyncio.Task[None]] = set()
 
     async def once(vip: str, tick: int) -> None:
         rows[vip].append(await ask(vip, tick))
@@ -127,11 +127,11 @@ async def main() -> None:
         tick = next(clock)
         for vip in rows:
             task = asyncio.create_task(once(vip, tick))
-            asked.add(task)
-            task.add_done_callback(asked.discard)
+            pending.add(task)
+            task.add_done_callback(pending.discard)
         due = max(due + EVERY, time.monotonic())
         await asyncio.sleep(due - time.monotonic())
-    await asyncio.gather(*asked)
+    await asyncio.gather(*pending)
     json.dump({vip: sorted(found, key=lambda row: row[0]) for vip, found in rows.items()}, sys.stdout)
 
 

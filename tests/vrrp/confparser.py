@@ -1,5 +1,5 @@
 """
-A parser of keepalived.conf that shares no code with kavip: it follows the steps of the daemon.
+A parser of keepalived.conf that shares no code with kavip: it works as the daemon does.
 
 Lines end at line feeds; ``#`` and ``!`` begin comments; braces count at any place outside quotes, and the text after a
 brace is read as a line of its own.
@@ -22,11 +22,11 @@ class Statement:
 
 
 def read(text: str) -> list[Statement]:
-    """The top-level statements of *text*; fails where the daemon would read something else."""
+    """The top-level statements of *text*; fails if the daemon would parse it differently."""
     root: list[Statement] = []
     open_blocks = [root]
     for line in text.split("\n"):
-        assert len(line.encode()) <= CUT, f"cut in two: {line[:40]!r}..."
+        assert len(line.encode()) <= CUT, f"a line that keepalived splits: {line[:40]!r}..."
         assert not _MACRO.search(line), f"a macro: {line!r}"
         words: list[str] = []
         for token in _TOKEN.findall(line):
@@ -57,7 +57,7 @@ def _end(words: list[str], block: list[Statement]) -> None:
 
 
 def named(statements: list[Statement]) -> dict[tuple[str, ...], list[Statement]]:
-    """The top-level blocks by their words; fails where a block occurs twice."""
+    """The top-level blocks by their words; fails if a block occurs twice."""
     found = {each.words: each.body for each in statements}
-    assert len(found) == len(statements), "a block stands twice"
+    assert len(found) == len(statements), "a block occurs twice"
     return found

@@ -81,13 +81,13 @@ class Daemon:
         dump = self.host.home / "keepalived.json"
         before = _identity(dump)
         found: list[Any] = []
-        asked = 0.0
+        requested_at = 0.0
 
         def ready() -> bool:
-            nonlocal asked
-            if time.monotonic() - asked > ANSWER:  # it ignores signals while it reloads
+            nonlocal requested_at
+            if time.monotonic() - requested_at > ANSWER:  # it ignores signals while it reloads
                 self._signal(JSON_SIGNAL)
-                asked = time.monotonic()
+                requested_at = time.monotonic()
             if _identity(dump) == before:
                 return False
             try:

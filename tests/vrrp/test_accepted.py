@@ -24,7 +24,7 @@ pytestmark = pytest.mark.netns
 
 MEDLEYS = 100
 PROGRAM = "/bin/echo"
-"""kavip cannot know whether nodes have the programs that a group names; these nodes have this one."""
+"""kavip cannot check whether nodes have the programs that a group names; these nodes have this one."""
 
 
 @pytest.fixture

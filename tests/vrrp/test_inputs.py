@@ -18,7 +18,7 @@ from kavip.agent.config.localize import PASSWORD, localize
 from kavip.agent.config.model import LocalizedConfig
 from kavip.api.group import GroupSpec, GroupStatus, GroupVirtualIP, KeepalivedGroup
 from kavip.names import Reason
-from kavip.vrrp import groupspec, routerids, verbatim
+from kavip.vrrp import groupspec, keywords, routerids, verbatim
 from kavip.vrrp.virtualips import VirtualIP
 from tests.agent.mounts import mounted
 from tests.support import build
@@ -133,7 +133,7 @@ def test_keywords_that_only_kavip_writes(name: str) -> None:
         assert found.reason is Reason.INVALID_VERBATIM
         assert "kavip writes this keyword itself" in found.message
         assert verbatim.read_global({keyword: text}, allow_scripts=True).refusals
-    assert "kavip writes this keyword itself" in verbatim.allow_verbatim_problem(keyword)
+    assert "kavip writes this keyword itself" in keywords.instance_problem(keyword)
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name.startswith("vrid=")])

@@ -14,7 +14,7 @@ from kavip.names import Reason
 from kavip.vrrp import config, keys, routerids
 from kavip.vrrp.instances import Instance, Model, model_of
 from kavip.vrrp.members import Member, Peer, member_of
-from kavip.vrrp.sharding import shard_of, shared_instances
+from kavip.vrrp.sharding import shard_members, shard_of, shared_instances
 from tests.support import build
 from tests.vrrp.samples import NEW, annotated, model, nodes, peer_of, shared
 
@@ -358,3 +358,26 @@ def test_each_address_once_and_in_any_order(
     random.shuffle(services)
     random.shuffle(peers)
     assert config.render(model(group, services, peers)).text == text
+
+
+def test_spread_in_shared_mode() -> None:
+    """A Service with ``spreadvips`` has an instance per address beside the Shared instances, with its own lines."""
+    spread = annotated("a/web", "192.0.2.160", "192.0.2.161", spread=True, verbatim='{"accept": ""}')
+    found = named(model(build.group(instances=shared(2)), [spread, annotated("a/s", "192.0.2.1")], nodes(2)))
+    assert list(found) == ["a/web/192.0.2.160", "a/web/192.0.2.161", "group/0", "group/1"]
+    assert [each.router_id for each in found.values()] == [3, 4, 1, 2]
+    assert [line.keyword for line in found["a/web/192.0.2.160"].lines] == ["accept"]
+
+
+def test_an_address_without_a_vrid_stays_in_the_shared_instance() -> None:
+    """Each address is in one instance, and the Service has the problem."""
+    group = build.group(instances=shared(1))
+    members = shard_members(group, [member_of(annotated("a/web", "192.0.2.160", "192.0.2.161", spread=True), group)])
+    ids = {"group/0": 1, "a/web/192.0.2.161": 2}
+    found = model_of(group, keys.keep_shared(group, members, ids), nodes(2), ids)
+    assert {each.name: vips(each)[-1:] for each in found.instances} == {
+        "a/web/192.0.2.161": ["192.0.2.161"],
+        "group/0": ["192.0.2.160"],
+    }
+    assert found.problems["a/web"].reason is Reason.ROUTER_IDS_EXHAUSTED
+    assert keys.keep_shared(group, members, {**ids, "a/web/192.0.2.160": 3}) is members

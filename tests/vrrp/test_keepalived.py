@@ -144,7 +144,7 @@ def test_groups_of_keepalived_operator(segment: MakeSegment) -> None:
 
 @pytest.mark.parametrize("mode", ["PerService", "Shared"])
 def test_adding_and_removing_moves_no_other_vip(segment: MakeSegment, mode: str) -> None:
-    """Services and VIPs that come and go, node by node, cause no VRRP transition of other instances."""
+    """Services and VIPs that are added and removed, node by node, cause no VRRP transition of other instances."""
     lan = segment(nodes=3)
     spec = {**STEADY, "instances": shared(4)} if mode == "Shared" else STEADY
     group, peers = build.group(**spec), nodes(3)

@@ -15,7 +15,7 @@ def line_of(verbatim: str, **spec: Any) -> tuple[Line, ...]:
 
 
 def test_implied_interface_is_not_tracked() -> None:
-    """keepalived always tracks an instance's own interface, and reports an error if a line asks for it."""
+    """keepalived always tracks an instance's own interface, and reports an error if a line declares it."""
     assert line_of('{"track_interface": "{ eth0 }"}') == ()
     assert line_of('{"track_interface": "{ eth0 }"}', vrrp_interface="eth1") == ()
     assert line_of('{"track_interface": "{ eth0 }"}', interface_from_ip="192.0.2.1") == ()

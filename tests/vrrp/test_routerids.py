@@ -24,7 +24,7 @@ def test_the_lowest_free_numbers_in_the_order_of_keys() -> None:
 
 
 def test_persisted_vrids_are_kept() -> None:
-    """Persisted VRIDs are kept, and a key that is gone frees its number."""
+    """Persisted VRIDs are kept, and the number of a removed key is free."""
     found = assign({"a/x": 9, "a/gone": 1}, ["a/new", "a/x"], blacklist=NONE, taken=NONE)
     assert found == {"a/new": 1, "a/x": 9}
 
@@ -56,7 +56,7 @@ def test_overflow_affects_the_last_keys_only() -> None:
 
 
 @given(held=st.dictionaries(st.sampled_from(["shop/s1", "shop/s2", "b/x"]), st.integers(-1, 257)), wanted=KEYS)
-def test_sound(held: dict[str, int], wanted: list[str]) -> None:
+def test_vrids_are_valid_and_unique(held: dict[str, int], wanted: list[str]) -> None:
     """With any persisted state, each key gets a VRID from 1 to 255 while there is one, and no VRID is used twice."""
     found = assign(held, wanted, blacklist=frozenset({3}), taken=frozenset({4}))
     assert len(set(found.values())) == len(found)
@@ -65,20 +65,22 @@ def test_sound(held: dict[str, int], wanted: list[str]) -> None:
 
 
 @given(first=KEYS, second=KEYS, blacklist=IDS, taken=IDS)
-def test_sticky(first: list[str], second: list[str], blacklist: frozenset[int], taken: frozenset[int]) -> None:
-    """No VRID changes because other keys come and go, and a second pass changes nothing."""
+def test_vrids_do_not_change(
+    first: list[str], second: list[str], blacklist: frozenset[int], taken: frozenset[int]
+) -> None:
+    """No VRID changes because other keys are added or removed, and a second pass changes nothing."""
     before = assign({}, first, blacklist=blacklist, taken=taken)
     after = assign(before, second, blacklist=blacklist, taken=taken)
     assert all(after[key] == before[key] for key in before.keys() & set(second))
     assert assign(after, second, blacklist=blacklist, taken=taken) == after
 
 
-def test_capacity() -> None:
+def test_the_blacklist_and_the_segment_reduce_the_capacity() -> None:
     """The blacklist and the segment reduce the same 255 numbers."""
     assert routerids.capacity(frozenset({1, 2}), frozenset({2, 3})) == 252
 
 
-def test_blacklist_holds_openshift() -> None:
+def test_the_blacklist_contains_the_vrids_of_openshift() -> None:
     """The VRIDs of the OpenShift cluster that a group names are never used; a bad name adds none."""
     group = build.group(blacklist_router_ids=[5, 0, 300], openshift_cluster_name="ostest")
     assert routerids.blacklist_of(group.spec) == {5, 14, 93, 10}

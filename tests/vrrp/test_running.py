@@ -1,5 +1,6 @@
 """A published text is read back: the instances that it makes nodes run, with their identities and VIPs."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from kavip.api.group import PasswordAuth, SecretRef
 from kavip.memo import Memory
 from kavip.vrrp import config
 from kavip.vrrp.identity import identity_of
-from kavip.vrrp.running import running_instances, running_nodes
+from kavip.vrrp.running import first_nodes, running_instances, running_nodes
 from tests.support import build
 from tests.vrrp.samples import NEW, annotated, conf, model, nodes, shared
 
@@ -50,3 +51,26 @@ def test_any_text_can_be_read(text: str) -> None:
     """A text that kavip did not write has no instances, and reading it does not raise."""
     assert not running_instances(text)
     running_nodes(text)
+    assert not first_nodes(text)
+
+
+def test_a_text_gives_back_its_first_nodes() -> None:
+    """The highest priority among the nodes that are not away; an instance that follows endpoints has none."""
+    services = [*SERVICES, annotated("c/local", "192.0.2.10", external_traffic_policy="Local")]
+    wanted = model(build.group(**NEW), services, nodes(3))
+    text = config.render(wanted).text
+    expected = {each.name: dict(each.priorities) for each in wanted.instances if each.name != "c/local"}
+    assert first_nodes(text) == {name: max(drawn, key=drawn.__getitem__) for name, drawn in expected.items()}
+    for drawn in expected.values():
+        del drawn["n1"]
+    found = first_nodes(text, away=frozenset({"n1"}))
+    assert found == {name: max(drawn, key=drawn.__getitem__) for name, drawn in expected.items()}
+
+
+def test_a_text_gives_back_the_nodes_that_are_away() -> None:
+    """Only what kavip writes before the first instance is read."""
+    wanted = model(build.group(**NEW), SERVICES, nodes(3))
+    text = config.render(replace(wanted, away=("n1", "n3"))).text
+    assert running_nodes(text).away == {"n1", "n3"}
+    assert running_nodes(text + "# kavip: away n2\n").away == {"n1", "n3"}
+    assert running_nodes(config.render(wanted).text).away == frozenset()

@@ -27,7 +27,7 @@ def some_member(key: str, luck: random.Random) -> Member:
     own = ADDRESSES[KEYS.index(key)]
     addresses = luck.choice(((own,), (own,), (own,), (), tuple(luck.sample(ADDRESSES, 2)), (own, own)))
     problem = TROUBLE if luck.random() < 0.1 else None
-    return Member(key=key, addresses=addresses, local=luck.random() < 0.1, problem=problem)
+    return Member(key=key, addresses=addresses, local=luck.random() < 0.1, spread=luck.random() < 0.1, problem=problem)
 
 
 def changed(shards: Shards, member: Member) -> Shards:
@@ -56,7 +56,7 @@ def test_combined_shards_do_not_depend_on_the_history(luck: random.Random) -> No
         several = [address for address in ADDRESSES if sum(address in each.addresses for each in then) > 1]
         for shard in kept.values():
             apart = {each.key for each in shard.members if not reserved.union(several).isdisjoint(each.addresses)}
-            odd = {each.key for each in shard.members if each.local or each.problem}
+            odd = {each.key for each in shard.members if each.local or each.spread or each.problem}
             assert {each.key for each in shard.special} == apart | odd
             plain = [each for each in shard.members if each not in shard.special]
             assert shard.services == tuple(sorted(each.key for each in plain if each.addresses))
@@ -70,7 +70,7 @@ def test_members_are_sharded_once() -> None:
     shards = shard_members(GROUP, members)
     assert shard_members(GROUP, shards) is shards
     assert sorted(shards, key=lambda each: each.key) == members
-    assert (len(shards), shards.local) == (len(members), (members[4],))
+    assert (len(shards), shards.own) == (len(members), (members[4],))
     assert {each.key for each in shards.troubled} == set(KEYS)
     assert sorted(name for names in shards.names.values() for name in names) == [*KEYS[:4], *KEYS[5:]]
     other = shard_members(build.group(instances=shared(2)), shards)

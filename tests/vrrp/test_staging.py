@@ -140,7 +140,7 @@ SPECS = [
     {**NEW, "blacklist_router_ids": [1, 2]},
 ]
 ADDRESSES = [f"192.0.2.{number}" for number in range(130, 134)] + ["2001:db8::1", "2001:db8::2"]
-WORLDS = st.lists(
+CLUSTERS = st.lists(
     st.tuples(
         st.sampled_from(SPECS),
         st.dictionaries(
@@ -155,7 +155,7 @@ WORLDS = st.lists(
 
 
 @pytest.mark.slow
-@given(WORLDS)
+@given(CLUSTERS)
 def test_no_history_lets_two_nodes_disagree(history: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
     """
     After any earlier change, nodes with the running text and nodes with the next one hear each other.

@@ -34,7 +34,7 @@ def test_targets(url: str, target: CheckTarget, authority: str) -> None:
 
 
 def test_the_api_server_without_services() -> None:
-    """A static pod knows no Service: there the API server is on the node itself, in either family."""
+    """A static pod cannot use Services: there the API server is on the node itself, in either family."""
     found = target_of(KUBE_APISERVER, NodeEndpoints("192.0.2.11"))
     assert (found.authority, found.path) == ("192.0.2.11:6443", "/readyz")
     assert target_of(KUBE_APISERVER, NodeEndpoints("2001:db8::1")).authority == "[2001:db8::1]:6443"

@@ -65,7 +65,7 @@ def test_one_line_blocks() -> None:
 
 @pytest.mark.parametrize("value", ["eth1", "{ eth1 eth2 }", "{ include }", "{ eth1 weight 300 }", "{ eth1 } }", "{ }"])
 def test_track_interface_grammar(value: str) -> None:
-    """One interface and a weight that keepalived knows are accepted; nothing that could be read as an include is."""
+    """One interface and a weight that keepalived accepts are accepted; nothing that could be read as an include is."""
     assert "want { INTERFACE }" in refusal({"track_interface": value}).message
 
 
@@ -175,7 +175,7 @@ def test_global_keywords_that_are_always_refused(keyword: str) -> None:
 def test_the_nearest_keyword_is_named() -> None:
     """A mistyped keyword is refused with the nearest one of its list; one without a near keyword is only refused."""
     assert "did you mean garp_master_repeat?" in refusal({"garp_master_repeats": "2"}).message
-    assert "did you mean dont_track_primary?" in verbatim.allow_verbatim_problem("dont_track_primari")
+    assert "did you mean dont_track_primary?" in keywords.instance_problem("dont_track_primari")
     (found,) = verbatim.read_global({"vrrp_garp_intervall": "1"}, allow_scripts=False).refusals
     assert "did you mean vrrp_garp_interval?" in found.message
     assert "did you mean" not in refusal({"frobnicate": "1"}).message
@@ -218,13 +218,13 @@ def test_accepted_lines_are_plain_words(wanted: dict[str, str]) -> None:
         assert not line.block or not line.block[0].startswith("include")
 
 
-@pytest.mark.parametrize(("asked", "least"), [("1", "10"), ("9", "10"), ("10", "10"), ("60", "60"), ("0", "0")])
-def test_a_service_cannot_flood_the_network_with_announcements(asked: str, least: str) -> None:
+@pytest.mark.parametrize(("requested", "least"), [("1", "10"), ("9", "10"), ("10", "10"), ("60", "60"), ("0", "0")])
+def test_a_service_cannot_flood_the_network_with_announcements(requested: str, least: str) -> None:
     """A short refresh interval is raised with a warning, not refused: stored annotations may have it."""
-    wanted = {"garp_master_refresh": asked, "garp_master_refresh_repeat": "10"}
+    wanted = {"garp_master_refresh": requested, "garp_master_refresh_repeat": "10"}
     found = verbatim.read_service(json.dumps(wanted))
     assert found.refusals == ()
     assert Line("garp_master_refresh", (least,)) in found.lines
-    assert [f"counts as {least}" in warning for warning in found.warnings] == [True] * (asked != least)
+    assert [f"counts as {least}" in warning for warning in found.warnings] == [True] * (requested != least)
     allowed = verbatim.read_service(json.dumps(wanted), allowed=["garp_master_refresh"])
-    assert (allowed.lines[0], allowed.warnings) == (Line("garp_master_refresh", (asked,)), ())
+    assert (allowed.lines[0], allowed.warnings) == (Line("garp_master_refresh", (requested,)), ())

@@ -1,0 +1,60 @@
+"""
+Which nodes rank first for the instances of a group, where this differs from the hash order.
+
+A Service that asks for spread has a unit for each VIP. Its VIPs are spread over the nodes that can hold them: those
+that the text lists, that send adverts of the family, and that have an endpoint where the Service's policy is ``Local``.
+If no such node has an endpoint, all of them count.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from kavip.api.address import BITS
+from kavip.memo import KEEPS_NOTHING, Memory
+from kavip.vrrp.members import Peer
+from kavip.vrrp.priorities import seed_of
+from kavip.vrrp.spread import Lead, SpreadVIP, leads
+from kavip.vrrp.units import Unit
+
+
+def leads_of(
+    group: str,
+    units: Iterable[Unit],
+    peers: Sequence[Peer],
+    *,
+    unicast: bool,
+    away: frozenset[str] = frozenset(),
+    memory: Memory = KEEPS_NOTHING,
+) -> Mapping[str, Lead]:
+    """
+    The nodes that rank before all others for the *units* of *group*, by unit, while nodes are *away*.
+
+    A unit that follows the hash is absent.
+    """
+    services: dict[str, list[Unit]] = {}
+    for unit in units:
+        if unit.spread:
+            services.setdefault(unit.spread, []).append(unit)
+    nodes = _nodes(peers, unicast=unicast) if services else {}
+    found: dict[str, Lead] = {}
+    for service, some in sorted(services.items()):
+        names = {seed_of(group, unit.name): unit.name for unit in some}
+        vips = tuple(
+            sorted(SpreadVIP(seed_of(group, unit.name), vip.address.family) for unit in some for vip in unit.vips)
+        )
+        eligible = {family: _eligible(each, some) for family, each in nodes.items()}
+        chosen = memory.last(leads, (service, bool(away)), vips, eligible, away)
+        found |= {names[seed]: lead for seed, lead in chosen.items()}
+    return found
+
+
+def _nodes(peers: Sequence[Peer], *, unicast: bool) -> dict[int, frozenset[str]]:
+    """By family, the nodes that can become master."""
+    return {
+        family: frozenset(peer.name for peer in peers if peer.is_listed and (peer.address(family) or not unicast))
+        for family in BITS
+    }
+
+
+def _eligible(nodes: frozenset[str], units: Sequence[Unit]) -> frozenset[str]:
+    """Those of *nodes* with an endpoint of the Service of *units*; all if there is none."""
+    return nodes & units[0].endpoints or nodes
