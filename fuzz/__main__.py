@@ -12,7 +12,7 @@ from typing import Final
 
 import click
 
-from fuzz import dearest, endpoint, large, policy
+from fuzz import costliest, endpoint, large, policy
 from fuzz.histories import run as histories_run
 from fuzz.histories.mutants import MUTANTS
 from fuzz.report import Report
@@ -20,13 +20,15 @@ from fuzz.report import Report
 REVIEWS: Final = 200_000
 LARGE: Final = 6 << 20
 HISTORIES: Final = 10_000
-DEAREST: Final = 1_000
+COSTLIEST: Final = 1_000
 
 
 @click.command()
 @click.option("--reviews", default=REVIEWS, show_default=True, help="Number of reviews.")
 @click.option("--histories", default=HISTORIES, show_default=True, help="Number of histories of a cluster.")
-@click.option("--dearest", "bodies", default=DEAREST, show_default=True, help="Number of bodies to find the dearest.")
+@click.option(
+    "--costliest", "bodies", default=COSTLIEST, show_default=True, help="Number of bodies to find the costliest."
+)
 @click.option("--seed", type=int, help="Repeat a run. [a new one]")
 def main(reviews: int, histories: int, bodies: int, seed: int | None) -> None:
     """Run all parts; exit with status 1 if there is a finding."""
@@ -36,7 +38,7 @@ def main(reviews: int, histories: int, bodies: int, seed: int | None) -> None:
     reports: list[Report] = [endpoint.run(reviews - objects, seed=chosen), policy.run(objects, seed=chosen)]
     for report in reports:
         print("\n".join(report.lines()), flush=True)
-    dear = [dearest.search(bodies // 2, seed=chosen, size=size) for size in (dearest.SMALL, dearest.LARGE)]
+    dear = [costliest.search(bodies // 2, seed=chosen, size=size) for size in (costliest.SMALL, costliest.LARGE)]
     for found in dear:
         print("\n".join(found.lines()), flush=True)
     slow = large.slow(LARGE)
@@ -47,10 +49,10 @@ def main(reviews: int, histories: int, bodies: int, seed: int | None) -> None:
     print("\n".join([f"{len(MUTANTS)} controllers broken on purpose", *(f"  NOT FOUND {name}" for name in surviving)]))
     sys.exit(
         bool(slow)
-        or any(found.is_too_dear for found in dear)
+        or any(found.is_too_costly for found in dear)
         or bool(surviving)
         or bool(outcome.findings)
-        or any(report.findings or report.creep for report in reports)
+        or any(report.findings or report.growth for report in reports)
     )
 
 

@@ -18,7 +18,7 @@ from time import perf_counter
 from typing import Any, Final
 
 from bench.review import HOST, review_request
-from fuzz.report import Report, resident
+from fuzz.report import Report, cpu_time, resident
 from kavip.webhook.server import ROUTES
 
 WORKERS: Final = 8
@@ -111,9 +111,13 @@ async def _run(count: int, report: Report, target: dict[str, Any], *, seed: int)
     numbers = iter(range(count))
     early: list[int] = []
 
+    def cpu() -> float:
+        return cpu_time(target["pid"])
+
     async def work() -> None:
         client = _Client(target["port"], context)
         for number in numbers:
+            report.measure(count, cpu)
             chosen = case(random.Random(f"{seed}/{number}"))
             start = perf_counter()
             outcome = await client.ask(chosen)
@@ -126,6 +130,7 @@ async def _run(count: int, report: Report, target: dict[str, Any], *, seed: int)
         await client.close()
 
     await asyncio.gather(*(work() for _ in range(WORKERS)))
+    report.measure(count, cpu)
     report.resident = early[0], resident(target["pid"])
 
 

@@ -19,7 +19,7 @@ from fuzz.histories.fakeclient import Request
 from fuzz.histories.server import Server, Write
 from kavip import names
 from kavip.api import conditions
-from kavip.api.address import Address, parse_address
+from kavip.api.address import Address, parse_address, read_address
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.refusal import Refusal
@@ -69,7 +69,7 @@ class InvariantChecker:
             has_others = len(self._defaults) > 1 and _key(write.before)  # so other Services may share with it
             is_excused = may_move or has_others or not write.taken - self.contested
             assert is_excused, f"moved without cause: {_description(write)}"
-            for address in sorted(write.given - self.contested):
+            for address in sorted(write.added - self.contested):
                 assert any(span.holds(address) for span in self._allowed), f"in no pool: {_description(write)}"
                 assert not any(address in users.own(each) for each in self._owners()), (
                     f"not free: {_description(write)}"
@@ -89,9 +89,33 @@ class InvariantChecker:
         assert not self._server.needless, self._server.needless
 
     def pool_edited(self, wire: VIPPool) -> None:
-        """A pool was created or edited: its addresses may be assigned until the next idle check."""
+        """
+        A pool was created or edited: its addresses may be assigned until the next idle check.
+
+        A Service that names a pool, or an address of one, may lose an address that is in another pool from now on.
+        """
         self._allowed |= set(_to_give(wire))
         self._cooling.clear()
+        self.moved |= {key for key, each in self._server.services.items() if self._holds_of_another_pool(each)}
+
+    def _holds_of_another_pool(self, service: Service) -> bool:
+        """Whether *service* names a pool, or an address of one, and holds an address of another pool."""
+        wanted = service.metadata.annotation(names.ADDRESSES_ANNOTATION).split(",")
+        requested = [
+            address for text in (*wanted, service.spec.load_balancer_ip) if (address := read_address(text.strip()))
+        ]
+        chosen = {service.metadata.annotation(names.POOL_ANNOTATION), *self._homes(requested)} - {""}
+        return bool(chosen) and not self._homes(service.ingress_addresses) <= chosen
+
+    def _homes(self, addresses: Iterable[Address]) -> set[str]:
+        """The names of the pools that have any of *addresses*."""
+        pools = [each for each in self._server.objects[names.VIP_POOL].values() if isinstance(each, VIPPool)]
+        return {
+            pool.metadata.name
+            for pool in pools
+            for span in _to_give(pool)
+            if any(span.holds(address) for address in addresses)
+        }
 
     def _owners(self) -> Iterator[Object]:
         for kind in (names.NODE, names.KEEPALIVED_GROUP):
@@ -168,8 +192,8 @@ class InvariantChecker:
         for each in adrift:
             found = self._server.services.get(each.key) if each.kind == names.SERVICE else None
             if found is not None and each.body["metadata"]["resourceVersion"] == found.metadata.resource_version:
-                given = each.body["status"].get("loadBalancer", {}).get("ingress")
-                assert not given, f"may still succeed: {each.by} assigns {given} to {each.key}"
+                added = each.body["status"].get("loadBalancer", {}).get("ingress")
+                assert not added, f"may still succeed: {each.by} assigns {added} to {each.key}"
 
     def _has_unserved_request(self, fresh: Snapshot, service: Service) -> bool:
         """Whether a request of *service* is unserved: the Service may move when it is served."""
@@ -190,7 +214,7 @@ class InvariantChecker:
         for key in users.KEYS:
             assert one.held(key) == other.held(key), f"{key} holds {one.held(key)}, not {other.held(key)}"
         for address in map(parse_address, users.ADDRESSES):
-            # by key: without a default group, the old ledger still knows the last one
+            # by key: without a default group, the old ledger still has the last one
             assert _keys(one.claims.claimants(address)) == _keys(other.claims.claimants(address)), (
                 f"claimants of {address}"
             )
@@ -217,6 +241,7 @@ _PROBES = (
         for kind in ("IPv4", "IPv6")
     ),
     build.service("a/new", group=users.GROUP, annotations={names.SHARING_KEY_ANNOTATION: "web"}, port=8080),
+    build.service("a/new", group=users.GROUP, annotations={names.COUNT_ANNOTATION: "3"}),
     build.service("a/new", group=users.GROUP, families=("IPv4", "IPv6"), ip_family_policy="RequireDualStack"),
 )
 
@@ -254,19 +279,19 @@ def _placement_fields(service: Service) -> object:
     """The fields of a Service whose edit may move it."""
     notes = service.metadata.annotations or {}
     spec = service.spec
-    asked = (names.POOL_ANNOTATION, names.ADDRESSES_ANNOTATION, names.GROUP_ANNOTATION)
-    given = tuple(notes.get(key, "") for key in asked)
-    return given, spec.load_balancer_ip, spec.ip_families, spec.type, spec.load_balancer_class
+    asked = (names.POOL_ANNOTATION, names.ADDRESSES_ANNOTATION, names.COUNT_ANNOTATION, names.GROUP_ANNOTATION)
+    added = tuple(notes.get(key, "") for key in asked)
+    return added, spec.load_balancer_ip, spec.ip_families, spec.type, spec.load_balancer_class
 
 
 def _is_due(service: Service, plan: Plan) -> bool:
     """Whether *plan* assigns or removes addresses, or changes the reason of a holder; a new message may wait."""
-    told = _reason(service)
+    reported = _reason(service)
     for write in plan.writes:
         status = write.body["status"] if isinstance(write, StatusPatch) else {}
         reasons = (each.get("reason", "") for each in status.get("conditions") or () if each["type"] == _TYPE)
-        new = next(reasons, told)
-        if "loadBalancer" in status or not told or (new != told and service.ingress_addresses):
+        new = next(reasons, reported)
+        if "loadBalancer" in status or not reported or (new != reported and service.ingress_addresses):
             return True
     return False
 

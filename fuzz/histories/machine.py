@@ -25,6 +25,7 @@ from kavip.api.service import Ingress, LoadBalancer, Service, ServiceStatus
 from kavip.errors import ApiError
 from kavip.ipam.record import write_assigned
 from kavip.names import Reason
+from kavip.reconcile.service.throttle import INTERVAL
 from kavip.snapshot import KINDS
 from tests.support import build
 
@@ -203,7 +204,7 @@ class Histories(RuleBasedStateMachine):
         found = self.server.services[data.draw(st.sampled_from(sorted(self.server.services)))]
         if not found.is_load_balancer:
             return
-        told = Condition(
+        reported = Condition(
             type=names.ConditionType.ADDRESS_ASSIGNED,
             status="True",
             reason=Reason.ASSIGNED,
@@ -212,7 +213,7 @@ class Histories(RuleBasedStateMachine):
         )
         status = ServiceStatus(
             load_balancer=LoadBalancer(ingress=[Ingress(ip=address, ip_mode=names.IP_MODE_VIP)]),
-            conditions=[told] if ours else found.status.conditions,
+            conditions=[reported] if ours else found.status.conditions,
         )
         if status != found.status:
             self.server.overwrite(msgspec.structs.replace(found, status=status))
@@ -339,12 +340,7 @@ class Histories(RuleBasedStateMachine):
                 self.record("  done", describe.patch(request.key, request.body))
                 self.leader.client.finish(request, WriteResult.DONE)
             self.checker.check_writes(self.leader.now)
-            if (
-                self.leader.leads
-                and not self.leader.client.requests
-                and not self.leader.client.backlog()
-                and self._is_idle()
-            ):
+            if self.leader.leads and self._is_idle():
                 break
         else:
             raise AssertionError("the controller does not become idle")
@@ -354,11 +350,13 @@ class Histories(RuleBasedStateMachine):
         self.checker.check_idle(self.leader.caches.snapshot, self.leader.now, random.Random(self.server.version))
 
     def _is_idle(self) -> bool:
-        """Let the back-offs expire; whether no write and no error follows."""
-        writes, version = len(self.leader.client.requests), self.server.version
-        self.loop.skip(3.0)
-        troubled = any(each.current_error for each in self.leader.caches.informers)
-        return not troubled and (writes, version) == (len(self.leader.client.requests), self.server.version)
+        """Let the back-offs and the write budgets expire; whether no write, no event and no error follows."""
+        client, end = self.leader.client, self.loop.time() + INTERVAL
+        while not client.requests and not client.backlog():
+            if self.loop.time() > end:
+                return not any(each.current_error for each in self.leader.caches.informers)
+            self.loop.skip(3.0)  # not longer: a write that is not answered meanwhile fails
+        return False
 
     @invariant()
     def always(self) -> None:

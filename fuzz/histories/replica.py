@@ -146,12 +146,12 @@ class Replica:
         if queue is None:
             return []
         waiting = snapshot.ledger.waiters
-        called = {pool for pools in waiting._called.values() for pool in pools}  # noqa: SLF001 - nor this
-        coming = queue._dirty | queue._processing | queue._timers.keys()  # noqa: SLF001 - nor this
+        called = {pool for pools in waiting._called.values() for pool in pools}  # noqa: SLF001 - not public
+        coming = queue._dirty | queue._processing | queue._timers.keys()  # noqa: SLF001 - not public
         coming |= self.caches.pending.returning()
         found = []
         for key in snapshot.services:
-            waiter = waiting._waiters.get(key)  # noqa: SLF001 - nor this
+            waiter = waiting._waiters.get(key)  # noqa: SLF001 - not public
             if Key(KeyKind.SERVICE, key) in coming or (waiter is not None and not called.isdisjoint(waiter.pools)):
                 continue
             plan = plan_service(snapshot, key, now=self.now, observed=Observed(records=self.records))

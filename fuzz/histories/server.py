@@ -41,7 +41,7 @@ class Write:
         return frozenset(self.before.ingress_addresses) - frozenset(self.after.ingress_addresses)
 
     @property
-    def given(self) -> frozenset[Address]:
+    def added(self) -> frozenset[Address]:
         """The addresses that the write added."""
         return frozenset(self.after.ingress_addresses) - frozenset(self.before.ingress_addresses)
 

@@ -34,7 +34,10 @@ _STACKS: Final = (
     (("IPv4", "IPv6"), "RequireDualStack"),
     (("IPv6", "IPv4"), "PreferDualStack"),
 )
-_REQUESTED: Final = ("", "", "", "", "192.0.2.1", "192.0.2.0, 2001:db8::1", "203.0.113.1", "198.51.100.0", "not one")
+_REQUESTED: Final = (
+    *("", "", "", "", "192.0.2.1", "192.0.2.0, 2001:db8::1", "203.0.113.1", "198.51.100.0", "not one"),
+    "192.0.2.1, 192.0.2.2",
+)
 _RANGES: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "dual": (
         ("192.0.2.0/31", "2001:db8::/127"),
@@ -98,13 +101,16 @@ def _often(usual: Any, *others: Any) -> st.SearchStrategy[Any]:
 
 @st.composite
 def _oddities(draw: st.DrawFn) -> dict[str, Any]:
-    reassign = draw(_often("", "true"))
+    notes = {
+        names.REASSIGN_ANNOTATION: draw(_often("", "true")),
+        names.COUNT_ANNOTATION: draw(_often("", "2", "3", "x")),
+    }
     return {
         "group": draw(_often(GROUP, "lb/gone", "")),
         "pool": draw(st.sampled_from(("", "", "", "dual", "four", "named", "late"))),
         "wants": draw(st.sampled_from(_REQUESTED)),
         "labels": {"env": draw(_often("prod", "test"))},
-        "annotations": {names.REASSIGN_ANNOTATION: reassign} if reassign else {},
+        "annotations": {key: value for key, value in notes.items() if value},
         "type": draw(_often("LoadBalancer", "ClusterIP")),
         "external_traffic_policy": draw(_often("Cluster", "Local")),
         "selector": {"app": draw(st.sampled_from(("one", "two")))},

@@ -14,7 +14,7 @@ from kavip.admission.chain import Context, Findings
 from kavip.admission.verdict import AdmissionWarning, MissingReference, message_of
 from kavip.api.refusal import Refusal, annotation_field
 from kavip.api.service import Service
-from kavip.ipam import messages
+from kavip.ipam import annotations, messages
 from kavip.ipam.allocate import Allocation, breaks_sharing, decide, left_to_platform
 from kavip.ipam.ledger.sharing import can_share
 from kavip.ipam.request import Request, read_request
@@ -116,10 +116,9 @@ _WARNINGS: Final[tuple[Callable[[_Evaluation], Iterator[AdmissionWarning]], ...]
 def address_request(service: Service, _: str) -> object:
     """The fields that request addresses. Labels and ports are not part of it: they change no message here."""
     spec, meta = service.spec, service.metadata
-    read = (names.POOL_ANNOTATION, names.ADDRESSES_ANNOTATION, names.SHARING_KEY_ANNOTATION, names.REASSIGN_ANNOTATION)
     return (
         service.declared_group,
-        [meta.annotation(key) for key in read],
+        [meta.annotation(each.key) for each in annotations.REGISTRY],
         (spec.type, spec.load_balancer_ip, spec.ip_families, spec.ip_family_policy),
     )
 

@@ -40,7 +40,7 @@ def namespace_holds_groups(group: KeepalivedGroup, context: GroupContext) -> Fin
 
 def router_ids_are_available(group: KeepalivedGroup, context: GroupContext) -> Findings:
     """Blacklist and segment leave enough virtual router IDs for the Services of the group."""
-    usage = routeridusage.UsageCounter(context.snapshot).usage(group)
+    usage = routeridusage.UsageCounter(context.snapshot, need=routerids.required).usage(group)
     needed = routeridusage.needed_ids(group, context.snapshot)
     if (
         group.is_shared
@@ -73,7 +73,8 @@ def blacklisted_ids_are_unused(group: KeepalivedGroup, context: GroupContext) ->
 def metrics_port_is_free(group: KeepalivedGroup, context: GroupContext) -> Findings:
     """No agent of another group uses the port on the same nodes."""
     port = group.spec.metrics_port
-    if port is None:
+    users = (each for each in context.snapshot.every_group if each.key != group.key)
+    if port is None or port not in {each.spec.metrics_port or each.status.metrics_port for each in users}:
         return
     taken = {
         other.spec.metrics_port or other.status.metrics_port: other.key

@@ -32,10 +32,10 @@ def mutate_service(request: AdmissionRequest, snapshot: Snapshot) -> Verdict:
     Release 0.1.0 wrote it to plain Services of the default group. It has no use on a Service without VIPs, and where
     the group is gone: then the default group adopts the Service.
     """
-    asked = review.decode_objects(request, Service)
-    old, subject = asked.old, asked.subject
+    parsed = review.decode_objects(request, Service)
+    old, subject = parsed.old, parsed.subject
     group = subject.declared_group
-    if old is None or asked.lacks_old or subject.metadata.deletion_timestamp:
+    if old is None or parsed.lacks_old or subject.metadata.deletion_timestamp:
         return _NO_PATCH
     if not group or old.declared_group != group:
         return _NO_PATCH
@@ -81,11 +81,11 @@ def _owns(fields: object) -> bool:
 
 def mutate_group(request: AdmissionRequest) -> Verdict:
     """Write the defaults of a new group; on UPDATE restore those that the new object omits."""
-    asked = review.decode_objects(request, KeepalivedGroup)
-    if asked.subject.metadata.deletion_timestamp or asked.lacks_old:
+    parsed = review.decode_objects(request, KeepalivedGroup)
+    if parsed.subject.metadata.deletion_timestamp or parsed.lacks_old:
         return _NO_PATCH
-    old = asked.old
-    values = groupspec.defaults(asked.subject) if old is None else defaults_on_update(asked.subject.spec, old.spec)
+    old = parsed.old
+    values = groupspec.defaults(parsed.subject) if old is None else defaults_on_update(parsed.subject.spec, old.spec)
     return _patched(request, KeepalivedGroup, {("spec", name): value for name, value in values.items()})
 
 

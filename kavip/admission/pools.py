@@ -6,6 +6,7 @@ or a deletion does to Services that hold addresses.
 """
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -19,7 +20,7 @@ from kavip.api.refusal import Refusal
 from kavip.api.service import Service
 from kavip.ipam.impact import PoolImpact, StrandedService, assess_edit
 from kavip.ipam.pool import Pool, cautions, parse_pool
-from kavip.ipam.ranges import find, first_overlap
+from kavip.ipam.ranges import Range, find, first_overlap, subtract
 from kavip.ipam.request import read_request
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
@@ -35,7 +36,7 @@ def pool_spec_is_valid(pool: VIPPool, context: PoolContext) -> Findings:
     parsed, findings = _parse(pool, context)
     yield from context.snapshot.parsed_pools.check(parsed, findings)
     if parsed is not None:
-        yield from map(AdmissionWarning, cautions(pool, parsed.ranges))
+        yield from map(AdmissionWarning, cautions(parsed))
 
 
 def addresses_are_outside_service_cidrs(pool: VIPPool, context: PoolContext) -> Findings:
@@ -50,12 +51,21 @@ def addresses_are_outside_service_cidrs(pool: VIPPool, context: PoolContext) -> 
 
 
 def addresses_are_outside_pod_ranges(pool: VIPPool, context: PoolContext) -> Findings:
-    """No address is in a pod range of a node (``Node.spec.podCIDRs``)."""
-    parsed, _ = parse_pool(pool)
-    found = list(context.snapshot.pod_ranges.overlapping(parsed.ranges)) if parsed else []
-    if found:
-        message = f"overlaps {listed([each.what for each in found], most=3)}, which kavip never assigns"
-        yield AdmissionWarning(f"{message}; use other addresses", "spec.addresses")
+    """
+    No address is in a pod range of a node (``Node.spec.podCIDRs``).
+
+    An overlap with what the stored pool assigns is only a warning: a node can claim any range, and so takes nothing.
+    """
+    usable, stored = _usable(pool, context), _usable(context.old, context)
+    found = context.snapshot.pod_ranges.overlapping(usable)
+    added = subtract(usable, stored)
+    new = [each for each in found if first_overlap(added, each.span)]
+    if new:
+        message = f"overlaps {listed(new, most=3)}; list it in spec.exclude, or use other addresses"
+        yield Refusal(Reason.ADDRESS_NOT_ALLOWED, f"spec.addresses: {message}", "spec.addresses")
+    if known := [each for each in found if each not in new]:
+        message = f"overlaps {listed(known, most=3)}; list it in spec.exclude if pods have the addresses"
+        yield AdmissionWarning(message, "spec.addresses")
 
 
 def addresses_are_not_the_api_server(pool: VIPPool, context: PoolContext) -> Findings:
@@ -65,7 +75,7 @@ def addresses_are_not_the_api_server(pool: VIPPool, context: PoolContext) -> Fin
     An address that the stored pool has is only a warning: the ledger never assigns it.
     """
     old = context.old
-    parsed, stored = parse_pool(pool)[0], parse_pool(old)[0] if old is not None else None
+    parsed, stored = _parse(pool, context)[0], _parse(old, context)[0] if old is not None else None
     for address in sorted(context.snapshot.api_server_addresses):
         if parsed is None or not parsed.is_usable(address):
             continue
@@ -98,7 +108,7 @@ def edit_strands_no_address(pool: VIPPool, context: PoolContext) -> Findings:
     new, _ = _parse(pool, context)
     if new is None:
         return
-    effect = _effect(pool.name, new, context.snapshot)
+    effect = _effect(pool.name, new, context)
     refused, warned = _by_field(effect.lost, new), _by_field(effect.external, new)
     for field in sorted(refused.keys() | warned.keys()):
         yield from _findings(pool, field, "leaves", lost=refused[field], external=warned[field])
@@ -106,7 +116,7 @@ def edit_strands_no_address(pool: VIPPool, context: PoolContext) -> Findings:
 
 def deletion_strands_no_address(pool: VIPPool, context: PoolContext) -> Findings:
     """No Service holds an address of the deleted pool."""
-    effect = _effect(pool.name, None, context.snapshot)
+    effect = _effect(pool.name, None, context)
     yield from _findings(
         pool, "metadata.name", "deleting the pool leaves", lost=list(effect.lost), external=list(effect.external)
     )
@@ -119,13 +129,17 @@ def holders_are_still_served(pool: VIPPool, context: PoolContext) -> Findings:
     old = snapshot.parsed_pools.get(pool.name)
     if new is None or old is None:
         return
-    keys = {each.service.key for each in _effect(pool.name, new, snapshot).misfits}
-    if _terms(old) != _terms(new):
-        holders = [(address, terms.key) for address, terms, standing in snapshot.ledger.claims_in(old) if standing]
-        keys |= {key for address, key in holders if _stops_serving(address, key, old, new, snapshot)}
+    keys = {each.service.key for each in _effect(pool.name, new, context).misfits}
+    keys |= set(_no_longer_served(old, new, snapshot))
     if keys:
         shown = listed(sorted(keys), most=3)
         yield AdmissionWarning(f"no longer serves {shown}; they keep their addresses with reason Stranded", "spec")
+
+
+def _usable(pool: VIPPool | None, context: PoolContext) -> tuple[Range, ...]:
+    """The ranges that *pool* assigns: its addresses without the excluded ones."""
+    parsed = _parse(pool, context)[0] if pool is not None else None
+    return parsed.usable if parsed is not None else ()
 
 
 def _parse(pool: VIPPool, context: PoolContext) -> tuple[Pool | None, tuple[Refusal, ...]]:
@@ -136,17 +150,22 @@ def _parse(pool: VIPPool, context: PoolContext) -> tuple[Pool | None, tuple[Refu
     return parsed
 
 
-def _effect(name: str, new: Pool | None, snapshot: Snapshot) -> PoolImpact:
+def _effect(name: str, new: Pool | None, context: PoolContext) -> PoolImpact:
     """
-    What the edit does to holders; a pool that is not in force has none.
+    What the edit does to holders, once a review; a pool that is not in force has none.
 
     Addresses that the controller of another class assigned do not count: they stay without the pool.
     """
+    snapshot = context.snapshot
     old = snapshot.pools.get(name)
-    if old is None or snapshot.parsed_pools.get(name) is None:
+    if old is None or snapshot.parsed_pools.get(name) is None or (before := _parse(old, context)[0]) is None:
         return PoolImpact()
-    found = assess_edit(old, new, snapshot.ledger)
-    return replace(found, lost=_ours(found.lost, snapshot), misfits=_ours(found.misfits, snapshot))
+    if id(new) not in context.parsed:
+        found = assess_edit(before, new, snapshot.ledger)
+        ours = replace(found, lost=_ours(found.lost, snapshot), misfits=_ours(found.misfits, snapshot))
+        context.parsed[id(new)] = ours
+    effect: PoolImpact = context.parsed[id(new)]
+    return effect
 
 
 def _ours(entries: tuple[StrandedService, ...], snapshot: Snapshot) -> tuple[StrandedService, ...]:
@@ -155,7 +174,7 @@ def _ours(entries: tuple[StrandedService, ...], snapshot: Snapshot) -> tuple[Str
 
 
 def _has_other_class(service: Service | None) -> bool:
-    return service is not None and service.spec.load_balancer_class not in (None, "", names.LOAD_BALANCER_CLASS)
+    return service is not None and service.has_foreign_class
 
 
 def _terms(pool: Pool) -> object:
@@ -163,19 +182,39 @@ def _terms(pool: Pool) -> object:
     return pool.auto_assign, pool.groups, pool.services, pool.namespaces
 
 
-def _stops_serving(address: Address, key: str, old: Pool, new: Pool, snapshot: Snapshot) -> bool:
-    """Whether *old* gives *address* to the Service *key* and *new* does not."""
-    service = snapshot.services.get(key)
-    if service is None:
+def _no_longer_served(old: Pool, new: Pool, snapshot: Snapshot) -> Iterator[str]:
+    """
+    The Services with addresses in status that *old* serves and *new* does not.
+
+    Selectors are evaluated once for all Services of a group and a namespace that have the same labels.
+    """
+    if _terms(old) == _terms(new):
+        return
+    served: dict[object, tuple[bool, bool]] = {}
+    for address, terms, in_status in snapshot.ledger.claims_in(old):
+        service = snapshot.services.get(terms.key) if in_status else None
+        if service is None:
+            continue
+        namespace, labels, group = service.metadata.namespace, service.metadata.labels or {}, snapshot.group_of(service)
+        audience = group, namespace, tuple(labels.items())
+        if audience not in served:
+            key, of_namespace = service.declared_group if group is None else group, snapshot.namespace_labels(namespace)
+            served[audience] = old.serves(key, of_namespace, labels), new.serves(key, of_namespace, labels)
+        before, after = served[audience]
+        if not before or (after and new.auto_assign):
+            continue
+        is_named = (after or not old.auto_assign) and _names(service, address, old)
+        if (old.auto_assign or is_named) and not (after and is_named):
+            yield terms.key
+
+
+def _names(service: Service, address: Address, pool: Pool) -> bool:
+    """Whether *service* requests *pool* or *address* by name."""
+    if service.metadata.annotation(names.POOL_ANNOTATION) == pool.name:
+        return True
+    if not service.metadata.annotation(names.ADDRESSES_ANNOTATION) and not service.spec.load_balancer_ip:
         return False
-    request, _ = read_request(service, group=snapshot.group_of(service))
-    labels = snapshot.namespace_labels(request.namespace)
-    before, after = (
-        (pool.auto_assign or pool.name == request.pool or address in request.wanted)
-        and not pool.mismatch(request, labels)
-        for pool in (old, new)
-    )
-    return before and not after
+    return address in read_request(service)[0].wanted
 
 
 def _by_field(entries: tuple[StrandedService, ...], pool: Pool) -> defaultdict[str, list[StrandedService]]:
@@ -212,7 +251,7 @@ CHAIN: Final[tuple[Rule[VIPPool], ...]] = (
     Rule(pool_spec_is_valid, reads=spec_part),
     Rule(addresses_are_not_the_api_server, reads=spec_part),
     Rule(addresses_are_outside_service_cidrs, reads=lambda pool, _: pool.spec.addresses),
-    Rule(addresses_are_outside_pod_ranges, reads=lambda pool, _: pool.spec.addresses),
+    Rule(addresses_are_outside_pod_ranges, reads=lambda pool, _: (pool.spec.addresses, pool.spec.exclude)),
     Rule(groups_exist, reads=spec_part),
     Rule(edit_strands_no_address, reads=spec_part),
     Rule(holders_are_still_served, reads=spec_part),

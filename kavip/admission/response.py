@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
-from kavip.admission.text import counted, one_line, shortened
+from kavip.admission.text import counted, shortened
 from kavip.admission.verdict import Verdict, describe, message_of
 from kavip.api.patch import encode
 from kavip.api.refusal import Refusal
 from kavip.api.review import AdmissionResponse, Status, StatusCause, StatusDetails
+from kavip.api.text import one_line
 from kavip.names import Reason
 
 MAX_CAUSES: Final = 32

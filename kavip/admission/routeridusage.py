@@ -5,7 +5,7 @@ The count goes by what Services need, not by what is persisted: a Service withou
 entry in ``status.routerIDs`` does not count.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +17,8 @@ from kavip.vrrp import keys, routerids
 
 _MAX_COUNTED: Final = 10  # groups whose usage is counted for a hint: each count reads all their Services
 _MAX_NAMED: Final = 3
+Need = Callable[[Service, KeepalivedGroup], int]
+"""How many VRIDs a Service needs in a group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +57,9 @@ class _GroupCount:
 class UsageCounter:
     """Counts for one decision: each group is counted once, also if several others share its segment."""
 
-    def __init__(self, snapshot: Snapshot, *, without: str = "") -> None:
-        """*without* is the key of a Service that is not counted: the one under review."""
-        self._snapshot, self._without = snapshot, without
+    def __init__(self, snapshot: Snapshot, *, without: str = "", need: Need = routerids.needed) -> None:
+        """*without* is the key of a Service that is not counted: the one under review. *need*: of each other one."""
+        self._snapshot, self._without, self._need = snapshot, without, need
         self._counts: dict[str, _GroupCount] = {}
 
     def usage(self, group: KeepalivedGroup) -> RouterIDUsage:
@@ -89,8 +91,9 @@ class UsageCounter:
             members = self._snapshot.members(group.key)
             counted = [member for member in members if member.key != self._without]
             leaving = [member for member in counted if member.metadata.deletion_timestamp]
-            needs = _group_needs(group) + _members_need(counted, group)
-            found = self._counts[group.key] = _GroupCount(needs, _held(group, members), _members_need(leaving, group))
+            needs = _group_needs(group) + sum(self._need(member, group) for member in counted)
+            left_soon = sum(self._need(member, group) for member in leaving)
+            found = self._counts[group.key] = _GroupCount(needs, _held(group, members), left_soon)
         return found
 
 
@@ -104,8 +107,8 @@ def groups_for(namespace: str, snapshot: Snapshot) -> list[KeepalivedGroup]:
 
 
 def needed_ids(group: KeepalivedGroup, snapshot: Snapshot) -> int:
-    """How many VRIDs *group* and its Services need; the virtual IPs of the group itself share one."""
-    return _group_needs(group) + _members_need(snapshot.members(group.key), group)
+    """How many VRIDs *group* and its Services require; the virtual IPs of the group itself share one."""
+    return _group_needs(group) + sum(routerids.required(member, group) for member in snapshot.members(group.key))
 
 
 def held_ids(group: KeepalivedGroup, snapshot: Snapshot) -> set[int]:
@@ -115,10 +118,6 @@ def held_ids(group: KeepalivedGroup, snapshot: Snapshot) -> set[int]:
 
 def _group_needs(group: KeepalivedGroup) -> int:
     return group.spec.instances.count if group.is_shared else int(bool(group.spec.virtual_ips))
-
-
-def _members_need(members: Iterable[Service], group: KeepalivedGroup) -> int:
-    return sum(routerids.needed(member, group) for member in members)
 
 
 def _held(group: KeepalivedGroup, members: Iterable[Service]) -> set[int]:

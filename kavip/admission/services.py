@@ -106,7 +106,7 @@ def verbatim_config_is_safe(service: Service, context: ServiceContext) -> Findin
     found = members.verbatim_of(service, group.spec if group else None)
     yield from found.refusals
     yield from map(AdmissionWarning, found.warnings)
-    if found.lines and group is not None and group.is_shared and not service.is_local:
+    if found.lines and group is not None and group.is_shared and not members.has_own_instances(service):
         yield verbatim.shared(group.key)
 
 
@@ -121,10 +121,11 @@ def router_ids_are_available(service: Service, context: ServiceContext) -> Findi
         left = counted(max(usage.left, 0), "virtual router ID")
         others = counter.groups_with_free_ids(service)
         remedy = f"choose a group with free IDs ({listed(others)})" if others else "create a group on another segment"
-        shared = (
-            "" if group.is_shared else ", or set spec.instances.mode: Shared in the group, so that Services share IDs"
-        )
-        message = f'group "{group.key}" has {left} left, this Service needs {needed}: {usage}; {remedy}{shared}'
+        message = f'group "{group.key}" has {left} left, this Service needs {needed}: {usage}; {remedy}'
+        if service.is_spread:
+            message += ", or remove spreadvips, so that its addresses share an ID"
+        elif not group.is_shared and not service.is_local:
+            message += ", or set spec.instances.mode: Shared in the group, so that Services share IDs"
         yield Refusal(Reason.ROUTER_IDS_EXHAUSTED, message, GROUP_FIELD)
 
 
@@ -141,8 +142,9 @@ def local_policy_is_supported(service: Service, context: ServiceContext) -> Find
 
 def vip_count_is_within_limit(service: Service, _: ServiceContext) -> Findings:
     """External IPs and assigned addresses together do not exceed the number of VIPs that a Service may have."""
-    if len(service.spec.external_ips or ()) + len(FAMILIES) <= names.MAX_VIPS:
-        return
+    external = len(service.spec.external_ips or ())
+    if not external or external + len(FAMILIES) * (service.address_count or 1) <= names.MAX_VIPS:
+        return  # the count alone is checked where it is read
     count = routerids.expected_addresses(service)
     if count > names.MAX_VIPS:
         message = f"{count} VIPs, including assigned ones; want at most {names.MAX_VIPS}: use several Services"
@@ -168,7 +170,7 @@ def annotations_are_known(service: Service, _: ServiceContext) -> Findings:
 def service_is_managed(service: Service, _: ServiceContext) -> Findings:
     """Only a Service that kavip manages has annotations for kavip."""
     spec = service.spec
-    if spec.load_balancer_class not in (None, "", names.LOAD_BALANCER_CLASS):
+    if service.has_foreign_class:
         why = f"its spec.loadBalancerClass is {spec.load_balancer_class}"
     elif service.is_load_balancer:
         why = "it has no group annotation and no class, and there is no default group"
@@ -230,7 +232,8 @@ def _verbatim(service: Service, field: str) -> object:
 
 
 def _vips(service: Service, _: str) -> object:
-    return service.spec.external_ips, service.spec.type
+    spec = service.spec
+    return spec.external_ips, spec.type, spec.ip_families, spec.ip_family_policy, service.address_count
 
 
 def _annotations(service: Service, _: str) -> object:

@@ -1,7 +1,5 @@
 """
-Text helpers of admission messages: one printable line, bounded lists, counted nouns, the nearest known name.
-
-User input reaches terminals and logs by these messages, so nothing unprintable may pass.
+Text helpers of admission messages: bounded lists, counted nouns, the nearest known name.
 """
 
 from collections.abc import Collection
@@ -9,23 +7,13 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Final
 
+from kavip.api.text import one_line
+
 WARNING_BYTES: Final = 256
 MAX_MESSAGE: Final = 4096
 _ELLIPSIS: Final = "..."
 _MAX_VALUE: Final = 100
 _MAX_KEY: Final = 317  # characters of a namespace, a slash and a name
-
-
-def one_line(text: str) -> str:
-    """*text* as one line of printable characters."""
-    return printable(" ".join(text.split()))
-
-
-def printable(line: str) -> str:
-    """*line* with unprintable characters escaped; blanks and tabs stay."""
-    if line.isprintable():
-        return line
-    return "".join(letter if letter.isprintable() or letter == "\t" else ascii(letter)[1:-1] for letter in line)
 
 
 def bounded(text: str) -> str:

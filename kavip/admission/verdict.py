@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kavip import names
-from kavip.admission.text import bounded, one_line
+from kavip.admission.text import bounded
 from kavip.api.address import Address
 from kavip.api.patch import Step
 from kavip.api.refusal import Refusal
+from kavip.api.text import one_line
 from kavip.snapshot import Snapshot
 
 EXEMPTED: Final = "accepted because you may create services/externalips: "

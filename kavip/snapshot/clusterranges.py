@@ -1,19 +1,22 @@
 """
-The ranges that no pool may assign: the cluster's Service ranges, pod ranges of nodes, and what OpenShift rejects.
+The ranges that the cluster uses itself: its Service ranges, pod ranges of nodes; and those that OpenShift rejects.
 
-Of the pod ranges (``Node.spec.podCIDRs``) only those that overlap a pool count, so that a node that joins changes no
-pool. A pod range that contains the first address of a node is ignored: Services have their VIPs in the nodes'
-subnet. Which pod ranges count is a function of the nodes and pools; the order of events does not matter.
+No pool assigns from Service ranges and rejected ranges, which only administrators write. Pod ranges
+(``Node.spec.podCIDRs``) take nothing from a pool: NodeRestriction lets a kubelet set its own once, so one node could
+claim the addresses of all Services. No new pool may overlap one, and a stored pool that does reports it.
+
+A pod range that contains the first address of a node is ignored: Services have their VIPs in the nodes' subnet. Which
+pod ranges count is a function of the nodes and pools; the order of events does not matter.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
 
 from kavip import names
 from kavip.api.address import Address
 from kavip.api.cluster import Network, Node, ServiceCIDR
-from kavip.ipam.pool import REJECTED, Barred
+from kavip.ipam.pool import REJECTED, Barred, Pool
 from kavip.ipam.pools import Pools
 from kavip.ipam.ranges import FAMILIES, Range, first_overlap, read_network, subtract
 
@@ -36,6 +39,17 @@ def service_ranges(objects: Iterable[ServiceCIDR]) -> tuple[Barred, ...]:
     )
 
 
+class PodRange(NamedTuple):
+    """*span*, from which *node* assigns addresses to its pods, as the Node says."""
+
+    span: Range
+    node: str
+
+    def __str__(self) -> str:
+        """As messages name it."""
+        return f"the pod range {self.span} of {names.NODE} {self.node}"
+
+
 class PodRanges:
     """The pod ranges of the nodes, and which of them overlap a pool."""
 
@@ -46,15 +60,13 @@ class PodRanges:
         self._hosts: list[Address] = []  # sorted
         self._overlapping: dict[str, tuple[Range, ...]] = {}
         self._declared: tuple[Range, ...] = ()
-        self.barred: tuple[Barred, ...] = ()
-        """Those that overlap a pool and are not ignored, by node."""
 
-    def observe(self, key: str, node: Node | None) -> bool:
-        """Enter Node *key*; None: it is deleted. Returns whether :attr:`barred` has changed."""
+    def observe(self, key: str, node: Node | None) -> None:
+        """Enter Node *key*; None: it is deleted."""
         ranges = _pod_ranges(node) if node else ()
         hosts = tuple(filter(None, map(node.internal_ip, FAMILIES))) if node else ()
         if ranges == self._ranges.get(key, ()) and hosts == self._addresses.get(key, ()):
-            return False
+            return
         for address in self._addresses.pop(key, ()):
             del self._hosts[bisect_left(self._hosts, address)]
         for address in hosts:
@@ -63,24 +75,23 @@ class PodRanges:
         if node is None:
             del self._ranges[key], self._addresses[key]
         self._select(key)
-        return self._update()
 
-    def set_pools(self, pools: Pools) -> bool:
-        """Compare with the ranges of *pools* from now on. Returns whether :attr:`barred` has changed."""
+    def set_pools(self, pools: Pools) -> None:
+        """Compare with the ranges of *pools* from now on."""
         declared = _union(span for pool in pools.known for span in pool.ranges)
         if declared == self._declared:
-            return False
+            return
         self._declared = declared
         for key in self._ranges:
             self._select(key)
-        return self._update()
 
-    def overlapping(self, ranges: tuple[Range, ...]) -> Iterator[Barred]:
+    def overlapping(self, ranges: tuple[Range, ...]) -> tuple[PodRange, ...]:
         """The pod ranges that overlap one of *ranges*, which are sorted and disjoint, by node. In O(nodes)."""
-        for key, found in sorted(self._ranges.items()):
-            for span in found:
-                if first_overlap(ranges, span) and not self._holds_node(span):
-                    yield _barred(key, span)
+        return self._found(self._ranges, ranges)
+
+    def in_pool(self, pool: Pool) -> tuple[PodRange, ...]:
+        """The pod ranges that overlap what *pool*, one of the pools, assigns, by node. In O(nodes that overlap one)."""
+        return self._found(self._overlapping, pool.usable)
 
     def touches_pools(self, node: Node) -> bool:
         """Whether a pod range of *node*, ignored or not, overlaps a pool."""
@@ -93,15 +104,13 @@ class PodRanges:
         if found:
             self._overlapping[key] = found
 
-    def _update(self) -> bool:
-        before = self.barred
-        self.barred = tuple(
-            _barred(key, span)
-            for key, found in sorted(self._overlapping.items())
+    def _found(self, nodes: Mapping[str, tuple[Range, ...]], ranges: tuple[Range, ...]) -> tuple[PodRange, ...]:
+        return tuple(
+            PodRange(span, key)
+            for key, found in sorted(nodes.items())
             for span in found
-            if not self._holds_node(span)
+            if first_overlap(ranges, span) and not self._holds_node(span)
         )
-        return self.barred != before
 
     def _holds_node(self, span: Range) -> bool:
         """Whether *span* contains the first address of a node."""
@@ -111,10 +120,6 @@ class PodRanges:
 
 def _pod_ranges(node: Node) -> tuple[Range, ...]:
     return tuple(_readable((node.spec.pod_cidrs or ())[:_MAX_POD_RANGES]))
-
-
-def _barred(node: str, span: Range) -> Barred:
-    return Barred(span, f"the pod range {span} of {names.NODE} {node}")
 
 
 def _readable(texts: Iterable[str]) -> Iterator[Range]:

@@ -1,7 +1,7 @@
 """
 Which addresses an object in deletion still holds: those that its status or its running VRRP instance shows.
 
-A finalizer, which anyone who may edit the object may add, keeps it in deletion for any time. Until it is gone it keeps
+A finalizer, which any user who may edit the object may add, keeps it in deletion for any time. Meanwhile it keeps
 the addresses that it had. Other addresses in ``spec.externalIPs`` of a Service or ``spec.virtualIPs`` of a group came
 with a later edit, or were never served: they count for nothing, so that they take no address from an object that lives.
 """
@@ -43,7 +43,7 @@ class LeavingObjects:
     """The Services and groups in deletion that have addresses in their spec, as observed; and the published texts."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Start empty. *cluster* tells which group serves a Service."""
+        """Start empty. *cluster* determines which group serves a Service."""
         self._cluster = cluster
         self.services: dict[str, Service] = {}
         self.groups: dict[str, KeepalivedGroup] = {}

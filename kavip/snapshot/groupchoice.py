@@ -46,10 +46,9 @@ def choose_group(
 
 def is_candidate(service: Service) -> bool:
     """Whether kavip may manage *service*: it can have VIPs, and does not have the class of another controller."""
-    spec = service.spec
-    if spec.load_balancer_class not in (None, "", names.LOAD_BALANCER_CLASS):
+    if service.has_foreign_class:
         return False
-    return service.is_load_balancer or bool(spec.external_ips and service.declared_group)
+    return service.is_load_balancer or bool(service.spec.external_ips and service.declared_group)
 
 
 def has_foreign_status(service: Service) -> bool:

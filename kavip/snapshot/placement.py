@@ -35,14 +35,18 @@ class GroupNodesIndex:
         self._known.clear()
 
     def of(self, spec: GroupSpec) -> GroupNodes:
-        """The nodes of a group with *spec*."""
+        """The nodes of a stored group with *spec*; the result is kept."""
         key = placement_key(spec)
         if (found := self._known.get(key)) is None:
-            placement, every = placement_of(spec), [node for _, node in sorted(self._nodes.items())]
-            nodes = tuple(filter(placement.admits, every))
-            ready = tuple(node.metadata.name for node in nodes if node.is_ready)
-            found = GroupNodes(nodes, ready, frozenset(node.metadata.name for node in every if placement.keeps(node)))
-            if len(self._known) >= _MAX_CACHED:  # admission reviews may ask for any spec
+            if len(self._known) >= _MAX_CACHED:  # groups that are edited leave results behind
                 self._known.clear()
-            self._known[key] = found
+            found = self._known[key] = self.compute(spec)
         return found
+
+    def compute(self, spec: GroupSpec) -> GroupNodes:
+        """The nodes of a group with *spec*, such as one under review: nothing of it is kept."""
+        placement = placement_of(spec)
+        fitting = [node for _, node in sorted(self._nodes.items()) if placement.fits(node)]
+        nodes = tuple(filter(placement.admits, fitting))
+        ready = tuple(node.metadata.name for node in nodes if node.is_ready)
+        return GroupNodes(nodes, ready, frozenset(node.metadata.name for node in fitting if placement.keeps(node)))

@@ -22,7 +22,6 @@ from kavip.api.service import Service
 from kavip.api.slice import EndpointSlice
 from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.nodeaddresses import ReportedAddresses, addresses_of
-from kavip.ipam.pool import Barred
 from kavip.ipam.pools import Pools
 from kavip.ipam.record import read_record
 from kavip.memo import KEEPS_NOTHING, Memory
@@ -31,7 +30,7 @@ from kavip.snapshot.deletion import LeavingObjects
 from kavip.snapshot.endpoints import EndpointIndex
 from kavip.snapshot.groupchoice import choose_group, is_candidate, scope_of
 from kavip.snapshot.membership import Membership, ShareOf, reuse_equal_parts
-from kavip.snapshot.placement import GroupNodesIndex
+from kavip.snapshot.placement import GroupNodes, GroupNodesIndex
 
 Object = Service | KeepalivedGroup | VIPPool | Node | Namespace | Network | EndpointSlice | ServiceCIDR
 
@@ -146,7 +145,7 @@ class Snapshot:
             case Node():
                 self._reported.observe(key, obj)
                 self._update_nodes([key])
-                return self.pod_ranges.observe(key, obj)
+                self.pod_ranges.observe(key, obj)
             case EndpointSlice():
                 self._index_slice(key, before if isinstance(before, EndpointSlice) else None, obj)
             case KeepalivedGroup():
@@ -182,8 +181,7 @@ class Snapshot:
             case names.NODE:
                 self._reported.observe(key, None)
                 self._update_nodes([key])
-                if self.pod_ranges.observe(key, None):
-                    self._configure_pools()
+                self.pod_ranges.observe(key, None)
             case names.KEEPALIVED_GROUP:
                 self._membership.forget(key)
                 self._memories.pop(key, None)
@@ -217,22 +215,17 @@ class Snapshot:
 
     def _configure_pools(self) -> None:
         """Parse the pools that have changed, and let the ledger count over the new ones."""
-        always = (*rejected_ranges(self.network), *service_ranges(self.service_ranges.values()))
-        self._parse_pools(always)
-        if self.pod_ranges.set_pools(self.parsed_pools):
-            self._parse_pools(always)
-        self.ledger.configure(self.parsed_pools)
-
-    def _parse_pools(self, always: tuple[Barred, ...]) -> None:
-        barred = (*always, *self.pod_ranges.barred)
+        barred = (*rejected_ranges(self.network), *service_ranges(self.service_ranges.values()))
         self.parsed_pools = Pools.of(self.pools.values(), barred=barred, before=self.parsed_pools)
+        self.pod_ranges.set_pools(self.parsed_pools)
+        self.ledger.configure(self.parsed_pools)
 
     def _index_service(self, key: str, service: Service | None) -> None:
         declared = service.declared_group if service is not None and is_candidate(service) else None
         recorded = read_record(service).group if service is not None and declared == "" else ""
         self._membership.observe(key, declared, recorded)
         self.followed.discard(key)
-        if service is not None and declared is not None and service.follows_slices:
+        if service is not None and declared is not None and service.needs_slices:
             self.followed.add(key)
         self._enter_in_ledger(key, service)
 
@@ -378,15 +371,20 @@ class Snapshot:
 
     def group_nodes(self, group: KeepalivedGroup) -> tuple[Node, ...]:
         """The nodes on which the group's DaemonSet runs, sorted by name."""
-        return self._group_nodes.of(group.spec).nodes
+        return self._nodes_of(group).nodes
 
     def ready_nodes(self, group: KeepalivedGroup) -> tuple[str, ...]:
         """The names of those nodes that are ready."""
-        return self._group_nodes.of(group.spec).ready
+        return self._nodes_of(group).ready
 
     def keeping_nodes(self, group: KeepalivedGroup) -> frozenset[str]:
         """The names of the nodes on which an existing pod stays, even if no new one may be scheduled there."""
-        return self._group_nodes.of(group.spec).keeping
+        return self._nodes_of(group).keeping
+
+    def _nodes_of(self, group: KeepalivedGroup) -> GroupNodes:
+        stored = self.any_group(group.key)
+        is_stored = stored is not None and stored.spec is group.spec
+        return self._group_nodes.of(group.spec) if is_stored else self._group_nodes.compute(group.spec)
 
     def endpoint_nodes(self, service: str) -> frozenset[str]:
         """The nodes on which kube-proxy answers for *service*, according to its EndpointSlices."""

@@ -35,13 +35,13 @@ from kavip.api.refusal import Refusal
 from kavip.api.review import AdmissionRequest, AdmissionResponse, UserInfo
 from kavip.api.service import Service
 from kavip.errors import BadInput
+from kavip.http import tls
 from kavip.http.connection import Reply
 from kavip.http.listener import Listener
 from kavip.names import Reason
 from kavip.pki.certificates import KeyPair
 from kavip.snapshot import Snapshot
 from kavip.webhook.body import BodyReader, UnreadableBody
-from kavip.webhook.certs import tls
 from kavip.webhook.senders import sender_kinds
 
 WAIT_FOR_REFERENCES: Final = 0.5  # seconds for which a missing group or pool may still be created
@@ -74,10 +74,10 @@ class Route:
 def _validates(kind: type[Service] | type[KeepalivedGroup] | type[VIPPool]) -> Route:
     def decide(request: AdmissionRequest, snapshot: Snapshot, options: PolicyOptions) -> Verdict:
         try:
-            asked = wire.decode_objects(request, kind)
+            parsed = wire.decode_objects(request, kind)
         except UncheckedUpdate as error:
             return policy.unchecked(error)
-        return policy.review(asked, snapshot, options=options)
+        return policy.review(parsed, snapshot, options=options)
 
     return Route(decide)
 
@@ -139,7 +139,7 @@ class WebhookServer:
         return self._caches_unready() if self._has_certificate else "no certificate yet"
 
     def serve_certificate(self, leaf: KeyPair) -> None:
-        """Serve *leaf* from the next connection on; open connections keep theirs."""
+        """Serve *leaf* from the next connection on; open connections keep the previous one."""
         self._context = tls.serving_context(leaf, self._client_ca)
         self._has_certificate = True
         telemetry.CERTIFICATE_EXPIRY.labels("leaf").set(leaf.certificate.not_valid_after_utc.timestamp())
@@ -177,15 +177,12 @@ class WebhookServer:
         if reason := self.unavailable():
             return _http_error(503, reason)
         try:
-            body = await self._bodies.read(request)
+            async with self._bodies.read(request) as body:
+                reply = Reply(await self._review(endpoint, body), _JSON)
         except UnreadableBody as error:
             return _http_error(error.status, str(error))
-        try:
-            reply = Reply(await self._review(endpoint, body), _JSON)
         except BadInput as error:
             return _http_error(400, str(error))
-        finally:
-            self._bodies.release(body)
         if self._draining:
             reply.force_close()
         return reply

@@ -11,15 +11,15 @@ SHOP = namespace("shop")
 EDGE = group("lb/edge", segment="default")
 
 
-def create(asked: Object, *world: Object, options: PolicyOptions | None = None) -> Verdict:
-    """Evaluate the creation of *asked*."""
-    snapshot = Snapshot.from_objects(world)
-    return policy.review(Review(Operation.CREATE, asked), snapshot, options=options or PolicyOptions())
+def create(submitted: Object, *existing: Object, options: PolicyOptions | None = None) -> Verdict:
+    """Evaluate the creation of *submitted*."""
+    snapshot = Snapshot.from_objects(existing)
+    return policy.review(Review(Operation.CREATE, submitted), snapshot, options=options or PolicyOptions())
 
 
-def update(old: Object, new: Object, *world: Object, options: PolicyOptions | None = None) -> Verdict:
-    """Evaluate the update of *old* to *new*; *world* are the other objects."""
-    snapshot = Snapshot.from_objects([*world, old])
+def update(old: Object, new: Object, *existing: Object, options: PolicyOptions | None = None) -> Verdict:
+    """Evaluate the update of *old* to *new*; *existing* are the other objects."""
+    snapshot = Snapshot.from_objects([*existing, old])
     return policy.review(Review(Operation.UPDATE, new, old), snapshot, options=options or PolicyOptions())
 
 

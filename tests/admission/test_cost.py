@@ -1,6 +1,8 @@
 """The cost of a verdict is bounded by counts: how often a rule is evaluated, and how many findings it may have."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 import msgspec
@@ -8,11 +10,13 @@ import pytest
 
 from kavip import names
 from kavip.admission.chain import DEFAULTS, Context, Rule, run
+from kavip.admission.policy import review as review_pool
 from kavip.api import review
+from kavip.api.meta import LabelSelector, Requirements
 from kavip.api.pool import VIPPool
 from kavip.api.rawobject import MAX_ITEMS, OverBudget
 from kavip.api.refusal import MAX_FINDINGS, Refusal
-from kavip.api.review import AdmissionRequest, Operation
+from kavip.api.review import AdmissionRequest, Operation, Review
 from kavip.ipam.pool import parse_pool
 from kavip.ipam.ranges import Range, parse_range
 from kavip.names import Reason
@@ -52,7 +56,44 @@ def test_an_unchanged_pool_full_of_mistakes_is_read_a_few_times(monkeypatch: pyt
     monkeypatch.setattr("kavip.ipam.pool.parse_range", counting)
     found = update(bad(1000), bad(1000))
     assert found.allowed
-    assert len(parsed) <= 20 * 1000
+    assert len(parsed) <= 3 * 1000  # the new pool, the old one, and the one in the cache
+
+
+def test_selectors_are_evaluated_once_for_services_of_equal_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An edited pool costs no more selectors than its holders have sets of labels."""
+    compared: list[object] = []
+
+    def counting(self: Requirements, labels: Mapping[str, str] | None) -> bool:
+        compared.append(labels)
+        return matches(self, labels)
+
+    matches = Requirements.matches
+    holders = [
+        service(f"shop/w{number}", group="lb/edge", holds=[f"10.0.0.{number}"], labels={"app": "ab"[number % 2]})
+        for number in range(1, 200)
+    ]
+    old = pool("edge", "10.0.0.0/24", service_selector=LabelSelector(match_labels={"app": "a"}))
+    new = pool("edge", "10.0.0.0/24", service_selector=LabelSelector(match_labels={"app": "b"}))
+    snapshot = Snapshot.from_objects([EDGE, old, *holders])
+    monkeypatch.setattr(Requirements, "matches", counting)
+    found = review_pool(Review(Operation.UPDATE, new, old), snapshot)
+    assert "no longer serves shop/w10, shop/w100, shop/w102" in found.warnings[-1]
+    assert len(compared) == 4  # two sets of labels, the old and the new selector
+
+
+def test_few_mistyped_keywords_get_a_suggestion(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To find a near keyword takes long; the others are refused without one."""
+    compared: list[str] = []
+
+    def counting(word: str, *more: Any, **options: Any) -> list[str]:
+        compared.append(word)
+        return get_close_matches(word, *more, **options)
+
+    monkeypatch.setattr("kavip.vrrp.keywords.get_close_matches", counting)
+    found = create(group("lb/new", allow_verbatim=["garp_master_repeats"] * 1024))
+    assert len(found.refusals) == 1024
+    assert len([each for each in found.refusals if "did you mean garp_master_repeat?" in each.message]) == 64
+    assert len(compared) == 64
 
 
 def test_findings_are_counted_while_they_are_made() -> None:
@@ -95,10 +136,58 @@ def test_an_object_with_too_many_findings_can_only_stay(change: dict[str, Any], 
         assert found.warnings[0].startswith("accepted because the field is unchanged: the object has more than")
 
 
+def affinity(terms: int) -> dict[str, Any]:
+    """A node affinity of so many alternatives."""
+    required = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}] * terms}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "most", "spec"),
+    [
+        (
+            names.VALIDATE_POOL_PATH,
+            "spec.serviceSelector.matchExpressions",
+            64,
+            lambda count: {"serviceSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}] * count}},
+        ),
+        (
+            names.VALIDATE_POOL_PATH,
+            "spec.namespaceSelector.matchLabels",
+            64,
+            lambda count: {"namespaceSelector": {"matchLabels": {f"k{number}": "" for number in range(count)}}},
+        ),
+        (
+            names.VALIDATE_GROUP_PATH,
+            "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms",
+            32,
+            lambda count: {"affinity": affinity(count)},
+        ),
+    ],
+)
+def test_too_many_terms_of_a_selector_can_only_stay(
+    path: str, field: str, most: int, spec: Callable[[int], dict[str, Any]]
+) -> None:
+    """The refusal names the field and the limit; a stored object keeps its terms, and may get fewer."""
+
+    def with_terms(count: int, **metadata: Any) -> dict[str, Any]:
+        base = {"addresses": ["192.0.2.0/24"]} if path == names.VALIDATE_POOL_PATH else {"interface": "eth0"}
+        return {"metadata": {"name": "x", **metadata}, "spec": base | spec(count)}
+
+    decide, stored = ROUTES[path].decide, with_terms(most + 1)
+    assert decide(request("X", with_terms(most), operation="CREATE"), Snapshot(), DEFAULTS).allowed
+    with pytest.raises(OverBudget, match=rf"^{re.escape(field)}: '{most + 1} terms': want at most {most}$"):
+        decide(request("X", stored, operation="CREATE"), Snapshot(), DEFAULTS)
+    kept = decide(request("X", with_terms(most + 1, finalizers=["a"]), stored), Snapshot(), DEFAULTS)
+    assert kept.allowed
+    assert f"want at most {most}" in kept.warnings[0]
+    assert decide(request("X", with_terms(most), stored), Snapshot(), DEFAULTS).allowed
+
+
 def request(kind: str, new: object, old: object = None, *, operation: str = "UPDATE") -> AdmissionRequest:
     """A review of *new*."""
-    asked = {"uid": "u", "operation": operation, "kind": {"kind": kind}, "object": new, "oldObject": old}
-    body = {"apiVersion": review.API_VERSION, "kind": review.KIND, "request": asked}
+    submitted = {"uid": "u", "operation": operation, "kind": {"kind": kind}, "object": new, "oldObject": old}
+    body = {"apiVersion": review.API_VERSION, "kind": review.KIND, "request": submitted}
     return review.decode_request(msgspec.json.encode(body))
 
 
@@ -138,7 +227,7 @@ def test_a_stored_status_of_any_size_locks_nothing() -> None:
     wire = msgspec.to_builtins(stored)
     status = {"loadBalancer": {"ingress": [{"ip": "11.0.0.1"}] * 50_000}}
     edited = {**wire, "metadata": {**wire["metadata"], "labels": {"a": "b"}}}
-    asked = request("Service", {**edited, "status": status}, {**wire, "status": status})
-    assert Operation.UPDATE is asked.operation
+    submitted = request("Service", {**edited, "status": status}, {**wire, "status": status})
+    assert Operation.UPDATE is submitted.operation
     snapshot = Snapshot.from_objects([EDGE, pool()])
-    assert ROUTES[names.VALIDATE_SERVICE_PATH].decide(asked, snapshot, DEFAULTS).allowed
+    assert ROUTES[names.VALIDATE_SERVICE_PATH].decide(submitted, snapshot, DEFAULTS).allowed

@@ -84,14 +84,14 @@ def test_replace_and_every_patch_are_refused(runner: CaseRunner, case: Case) -> 
 def test_an_edit_is_refused_in_the_editor(runner: CaseRunner, case: Case, tmp_path: Path) -> None:
     """``kubectl edit`` opens the editor again with the 422 on top; without a further change the object stays."""
     case = edited(case)
-    seen, asked = tmp_path / "seen", tmp_path / "asked.yaml"
+    seen, submitted = tmp_path / "seen", tmp_path / "submitted.yaml"
     editor = tmp_path / "editor"
-    editor.write_text(f'#!/bin/sh\ncp "$1" {seen}\ncp {asked} "$1"\n')
+    editor.write_text(f'#!/bin/sh\ncp "$1" {seen}\ncp {submitted} "$1"\n')
     editor.chmod(0o755)
     with runner.running(case):
         before = runner.get(case.object)
         metadata = {**before.body["metadata"], **{mark: {} for mark in MARKS}, **case.object["metadata"]}
-        asked.write_text(yaml.safe_dump({**before.body, **case.object, "metadata": metadata}))
+        submitted.write_text(yaml.safe_dump({**before.body, **case.object, "metadata": metadata}))
         command = runner.plane.kubectl_command("edit", *target(case))
         done = run(command, env={"KUBE_EDITOR": str(editor), "TMPDIR": str(tmp_path)}, check=False)
         assert done.returncode != 0, done

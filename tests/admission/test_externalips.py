@@ -21,7 +21,7 @@ from tests.admission.evaluation import EDGE, SHOP, create, reasons, update
 from tests.support.build import group, node, pool, service
 
 ALL = PolicyOptions(external_ips_scope="all")
-WORLD = (EDGE, pool())
+EXISTING = (EDGE, pool())
 
 
 def plain(*addresses: str, name: str = "shop/evil") -> Service:
@@ -64,7 +64,7 @@ def test_an_administrator_must_have_permitted_an_external_ip(
     address: str, platform: Network | None, expected: list[Reason]
 ) -> None:
     """A platform policy decides first, then the pools: exclusions, reservations, selectors, node addresses."""
-    world: list[Object] = [
+    existing: list[Object] = [
         EDGE,
         SHOP,
         node("n1", "192.0.2.131"),
@@ -72,7 +72,7 @@ def test_an_administrator_must_have_permitted_an_external_ip(
         pool("staff", "198.51.100.0/30", groups=["lb/other"]),
         pool("quiet", "10.1.0.0/24", auto_assign=False),
     ]
-    found = create(managed(address), *world, *([platform] if platform else []))
+    found = create(managed(address), *existing, *([platform] if platform else []))
     assert reasons(found) == expected
 
 
@@ -108,20 +108,20 @@ def test_kept_external_ips_stay_in_a_pool_that_serves_the_service(
     limit: dict[str, Any], before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     """A new group or new labels are refused as on creation; an old violation and an address in status stay."""
-    world = (EDGE, group("lb/other", segment="default"), SHOP, pool("edge", **limit))
+    existing = (EDGE, group("lb/other", segment="default"), SHOP, pool("edge", **limit))
 
-    def asked(**more: Any) -> Service:
+    def managed_service(**more: Any) -> Service:
         return service("shop/web", type="ClusterIP", external_ips=["192.0.2.130"], **more)
 
-    assert reasons(create(asked(**after), *world)) == [Reason.POOL_SELECTOR_MISMATCH]
-    found = update(asked(**before), asked(**after), *world)
+    assert reasons(create(managed_service(**after), *existing)) == [Reason.POOL_SELECTOR_MISMATCH]
+    found = update(managed_service(**before), managed_service(**after), *existing)
     assert [(each.reason, each.field) for each in found.refusals] == [
         (Reason.POOL_SELECTOR_MISMATCH, "spec.externalIPs[0]")
     ]
     assert found.exempted().allowed
-    assert update(asked(**before), asked(**before, annotations={"a": "b"}), *world).allowed
-    assert update(asked(**after), asked(**after, annotations={"a": "b"}), *world).allowed
-    assert update(asked(**before), asked(**after, holds=["192.0.2.130"]), *world).allowed
+    assert update(managed_service(**before), managed_service(**before, annotations={"a": "b"}), *existing).allowed
+    assert update(managed_service(**after), managed_service(**after, annotations={"a": "b"}), *existing).allowed
+    assert update(managed_service(**before), managed_service(**after, holds=["192.0.2.130"]), *existing).allowed
 
 
 def test_external_ips_count_together_for_quota() -> None:
@@ -154,12 +154,12 @@ def crowded(*, ranges: int, holders: int) -> tuple[Snapshot, list[VIPPool]]:
     return Snapshot.from_objects([EDGE, *pools, *held, service("shop/one", holds=["10.0.255.1"])]), pools
 
 
-def cost(snapshot: Snapshot, asked: Service) -> float:
-    """The least CPU seconds of three reviews of *asked*, all of whose addresses are refused."""
+def cost(snapshot: Snapshot, submitted: Service) -> float:
+    """The least CPU seconds of three reviews of *submitted*, all of whose addresses are refused."""
     found = []
     for _ in range(3):
         start = process_time()
-        assert len(policy.review(Review(Operation.CREATE, asked), snapshot).refusals) >= names.MAX_EXTERNAL_IPS
+        assert len(policy.review(Review(Operation.CREATE, submitted), snapshot).refusals) >= names.MAX_EXTERNAL_IPS
         found.append(process_time() - start)
     return min(found)
 
@@ -168,13 +168,13 @@ def cost(snapshot: Snapshot, asked: Service) -> float:
 def test_many_refused_addresses_cost_little() -> None:
     """The cost per refused address does not grow with the holders of a pool or with the number of ranges."""
     (few, _), (many, pools) = crowded(ranges=10, holders=50), crowded(ranges=250, holders=5000)
-    for asked in (
+    for submitted in (
         managed(
             *(f"10.0.{246 + n // 125}.{n % 125}" for n in range(names.MAX_EXTERNAL_IPS))
         ),  # of a pool whose quota is used up
         managed(*(f"11.0.{n // 100}.{n % 100}" for n in range(names.MAX_EXTERNAL_IPS))),  # of no pool
     ):
-        assert cost(many, asked) < 15 * cost(few, asked)
+        assert cost(many, submitted) < 15 * cost(few, submitted)
     assert (
         "p04 (10.4.255.0/25, 10.4.254.0/25, 10.4.253.0/25, 10.4.252.0/25, 10.4.251.0/25 and 245 more) and 45 more"
         in (create(managed("11.0.0.1"), EDGE, *pools).refusals[0].message)
@@ -188,11 +188,11 @@ def test_no_more_external_ips_are_read_than_a_limit(asking: Callable[..., Servic
     """
     many = [f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}" for n in range(100_000)]
     within, beyond = asking(*many[: names.MAX_EXTERNAL_IPS]), asking(*many)
-    world, refused = (EDGE, pool("wide", "10.0.0.0/8")), "entries; want at most 256"
-    assert not [each for each in create(within, *world, options=ALL).refusals if refused in each.message]
-    assert [each.field for each in create(beyond, *world, options=ALL).refusals if refused in each.message]
+    existing, refused = (EDGE, pool("wide", "10.0.0.0/8")), "entries; want at most 256"
+    assert not [each for each in create(within, *existing, options=ALL).refusals if refused in each.message]
+    assert [each.field for each in create(beyond, *existing, options=ALL).refusals if refused in each.message]
     assert len(beyond.virtual_ips) == names.MAX_EXTERNAL_IPS
-    assert update(beyond, beyond, *world, options=ALL).allowed
+    assert update(beyond, beyond, *existing, options=ALL).allowed
 
 
 def test_external_ips_from_an_outage_are_evaluated_with_the_group_annotation() -> None:
@@ -200,11 +200,11 @@ def test_external_ips_from_an_outage_are_evaluated_with_the_group_annotation() -
     External IPs that were added while the webhook was down are not an old violation once the annotation is written.
     """
     slipped = service("shop/evil", external_ips=["203.0.113.1"])
-    world = (group("lb/edge", default=True), pool())
-    assert reasons(update(slipped, service("shop/evil", group="lb/edge", external_ips=["203.0.113.1"]), *world)) == [
+    existing = (group("lb/edge", default=True), pool())
+    assert reasons(update(slipped, service("shop/evil", group="lb/edge", external_ips=["203.0.113.1"]), *existing)) == [
         Reason.ADDRESS_NOT_IN_POOL
     ]
-    assert update(slipped, service("shop/evil", group="lb/edge"), *world).allowed
+    assert update(slipped, service("shop/evil", group="lb/edge"), *existing).allowed
 
 
 def test_external_ips_scope_off_disables_the_check() -> None:
@@ -216,7 +216,7 @@ def test_external_ips_scope_off_disables_the_check() -> None:
 @pytest.mark.parametrize("text", ["08.8.8.8", "008.008.008.008", "0192.000.002.013"])
 def test_leading_zeros_are_refused(text: str) -> None:
     """kube-proxy would serve such an address, so kavip refuses it."""
-    found = create(managed(text), *WORLD)
+    found = create(managed(text), *EXISTING)
     assert [refusal.field for refusal in found.refusals] == ["spec.externalIPs[0]"]
 
 
@@ -225,7 +225,7 @@ def test_a_mapped_ipv4_address_counts_as_the_ipv4_address() -> None:
     If a mapped address was set while kavip was down, the IPv4 address is in use, and the Service may stay unchanged.
     """
     there = plain("::ffff:192.0.2.130", name="shop/there")
-    found = create(managed("192.0.2.130"), *WORLD, there)
+    found = create(managed("192.0.2.130"), *EXISTING, there)
     assert reasons(found) == [Reason.ADDRESS_IN_USE]
     snapshot = Snapshot.from_objects([pool(), there])
     assert policy.review(Review(Operation.UPDATE, there, there), snapshot, options=ALL).allowed
@@ -234,13 +234,13 @@ def test_a_mapped_ipv4_address_counts_as_the_ipv4_address() -> None:
 @pytest.mark.parametrize(("scope", "expected"), [("managed", []), ("off", []), ("all", [Reason.ADDRESS_NOT_IN_POOL])])
 def test_the_scope_decides_about_unmanaged_services(scope: str, expected: list[Reason]) -> None:
     """External IPs of unmanaged Services are evaluated only with the scope ``all``."""
-    assert reasons(create(plain("203.0.113.1"), *WORLD, options=PolicyOptions(external_ips_scope=scope))) == expected
+    assert reasons(create(plain("203.0.113.1"), *EXISTING, options=PolicyOptions(external_ips_scope=scope))) == expected
 
 
 def test_other_fields_of_an_unmanaged_service_are_ignored() -> None:
     """Pool, addresses and traffic policy of an unmanaged Service cause no refusal."""
-    asked = service("shop/web", type="ClusterIP", pool="gone", wants="nonsense", external_traffic_policy="Local")
-    assert create(asked, *WORLD, options=ALL).allowed
+    submitted = service("shop/web", type="ClusterIP", pool="gone", wants="nonsense", external_traffic_policy="Local")
+    assert create(submitted, *EXISTING, options=ALL).allowed
 
 
 def test_the_scope_all_applies_to_added_external_ips() -> None:
@@ -254,7 +254,7 @@ def test_the_scope_all_applies_to_added_external_ips() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "world", "exempted"),
+    ("submitted", "existing", "exempted"),
     [
         (managed("203.0.113.1"), [], True),
         (managed("10.1.0.1"), [pool("staff", "10.1.0.0/24", groups=["lb/other"])], True),
@@ -269,11 +269,13 @@ def test_the_scope_all_applies_to_added_external_ips() -> None:
         (plain("203.0.113.1", "203.0.113.2"), [], True),
     ],
 )
-def test_an_exempt_user_may_set_unused_external_ips(asked: Service, world: list[Object], *, exempted: bool) -> None:
+def test_an_exempt_user_may_set_unused_external_ips(
+    submitted: Service, existing: list[Object], *, exempted: bool
+) -> None:
     """
     Pools and policies do not apply to an exempt user; an address in use by a node or a managed Service is refused.
     """
-    found = create(asked, *WORLD, *world, options=ALL)
+    found = create(submitted, *EXISTING, *existing, options=ALL)
     assert not found.allowed
     assert found.exempted().allowed == exempted
 
@@ -297,7 +299,7 @@ def test_the_exemption_covers_external_ips_alone() -> None:
 
 def test_the_missing_pool_of_an_address_is_a_missing_reference() -> None:
     """The pool may be created by the same ``kubectl apply``; both address fields name it."""
-    for asked in (managed("203.0.113.1"), service("shop/web", group="lb/edge", wants="203.0.113.1")):
-        (reference,) = create(asked, *WORLD).missing
+    for submitted in (managed("203.0.113.1"), service("shop/web", group="lb/edge", wants="203.0.113.1")):
+        (reference,) = create(submitted, *EXISTING).missing
         assert not reference.exists(Snapshot.from_objects([pool()]))
         assert reference.exists(Snapshot.from_objects([pool("new", "203.0.113.0/24")]))

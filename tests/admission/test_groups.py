@@ -17,10 +17,12 @@ from tests.support.build import group, node, service
 NODES = (node("n1", "192.0.2.1", labels={"rack": "1"}), node("n2", "192.0.2.2", labels={"rack": "2"}))
 
 
-def evaluate(asked: KeepalivedGroup, *world: Object, old: KeepalivedGroup | None = None, counting: str = "") -> Verdict:
-    """The verdict on *asked*, a new group or an update of *old*, in *world*."""
-    snapshot = Snapshot.from_objects([*world, *([old] if old else [])], group_namespaces=counting.split())
-    return policy.review(Review(Operation.UPDATE if old else Operation.CREATE, asked, old), snapshot)
+def evaluate(
+    submitted: KeepalivedGroup, *existing: Object, old: KeepalivedGroup | None = None, counting: str = ""
+) -> Verdict:
+    """The verdict on *submitted*, a new group or an update of *old*, in *existing*."""
+    snapshot = Snapshot.from_objects([*existing, *([old] if old else [])], group_namespaces=counting.split())
+    return policy.review(Review(Operation.UPDATE if old else Operation.CREATE, submitted, old), snapshot)
 
 
 def listening(key: str, port: int, **spec: Any) -> KeepalivedGroup:
@@ -49,7 +51,7 @@ def test_a_port_in_use_is_refused_with_a_free_one(others: list[Object], free: st
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "submitted",
     [
         group("lb/new", metrics_port=9700, node_selector={"rack": "2"}),
         group("lb/new"),
@@ -57,9 +59,9 @@ def test_a_port_in_use_is_refused_with_a_free_one(others: list[Object], free: st
     ],
     ids=["on other nodes", "no port named", "its own"],
 )
-def test_a_port_of_other_nodes_is_free(asked: KeepalivedGroup) -> None:
+def test_a_port_of_other_nodes_is_free(submitted: KeepalivedGroup) -> None:
     """Groups without a common node may use one port, and a group without ``metricsPort`` is assigned a free one."""
-    assert evaluate(asked, *NODES, group("lb/a", metrics_port=9700, node_selector={"rack": "1"})) == ALLOWED
+    assert evaluate(submitted, *NODES, group("lb/a", metrics_port=9700, node_selector={"rack": "1"})) == ALLOWED
 
 
 def test_a_selector_that_brings_ports_together_is_refused() -> None:
@@ -73,23 +75,23 @@ def test_a_selector_that_brings_ports_together_is_refused() -> None:
 
 def test_a_group_outside_group_namespaces_may_be_edited() -> None:
     """Creation is refused; an edit of an existing group is accepted with a warning."""
-    asked = group("shop/edge")
-    (refusal,) = evaluate(asked, counting="lb edge").refusals
+    submitted = group("shop/edge")
+    (refusal,) = evaluate(submitted, counting="lb edge").refusals
     assert (refusal.field, refusal.message) == (
         "metadata.namespace",
         '"shop": kavip ignores groups here (groupNamespaces); want edge, lb',
     )
-    found = evaluate(group("shop/edge", unicast_enabled=True), old=asked, counting="lb edge")
+    found = evaluate(group("shop/edge", unicast_enabled=True), old=submitted, counting="lb edge")
     assert found.allowed
     assert found.warnings == (f"accepted because the field is unchanged: metadata.namespace: {refusal.message}",)
 
 
 def test_no_preempt_is_refused_only_when_it_is_turned_on() -> None:
     """If the Local Service came later, edits of the group are accepted; the rule for Services refuses the Service."""
-    world = [service(f"shop/s{number}", group="lb/edge", external_traffic_policy="Local") for number in range(7)]
-    (refusal,) = evaluate(group("lb/edge", no_preempt=True), *world, old=group("lb/edge")).refusals
+    existing = [service(f"shop/s{number}", group="lb/edge", external_traffic_policy="Local") for number in range(7)]
+    (refusal,) = evaluate(group("lb/edge", no_preempt=True), *existing, old=group("lb/edge")).refusals
     assert refusal.message.startswith("true: shop/s0, shop/s1, shop/s2, shop/s3, shop/s4 and 2 more have ")
-    found = evaluate(group("lb/edge", no_preempt=True, segment="s"), *world, old=group("lb/edge", no_preempt=True))
+    found = evaluate(group("lb/edge", no_preempt=True, segment="s"), *existing, old=group("lb/edge", no_preempt=True))
     assert found.allowed
 
 
@@ -133,11 +135,11 @@ def test_removing_the_default_label_names_the_affected_services() -> None:
     """
     old, new = group(default=True, segment="default"), group(segment="default")
     many = [service(f"shop/{name}") for name in "abcde"]
-    (told,) = evaluate(new, *many, service("shop/own", group="lb/edge"), old=old).warnings
-    assert told.startswith(
+    (warning,) = evaluate(new, *many, service("shop/own", group="lb/edge"), old=old).warnings
+    assert warning.startswith(
         "metadata.labels[kavip.io/default-group]: removing the label leaves 5 Services without a group, "
     )
-    assert ": shop/a, shop/b, shop/c and 2 more; annotate them" in told
-    (told,) = evaluate(new, *many[:1], group("lb/heir", default=True), old=old).warnings
-    assert "removing the label moves 1 Service to lb/heir: shop/a; annotate" in told
+    assert ": shop/a, shop/b, shop/c and 2 more; annotate them" in warning
+    (warning,) = evaluate(new, *many[:1], group("lb/heir", default=True), old=old).warnings
+    assert "removing the label moves 1 Service to lb/heir: shop/a; annotate" in warning
     assert evaluate(new, service("shop/own", group="lb/edge"), old=old) == ALLOWED

@@ -17,7 +17,7 @@ from tests.vrrp import keywordvalues
 
 SNAPSHOT = refusals.snapshot()
 LARGE = "large"
-"""Stands for a text as long as an annotation may be."""
+"""A placeholder for a text as long as an annotation may be."""
 MOST_BYTES = 64 << 10  # of any response
 
 odd = st.text() | st.text(st.characters(categories=("Cc", "Cf", "Cs", "Co", "Zl", "Zp", "Zs", "Sm")), max_size=6)
@@ -77,11 +77,11 @@ def test_always_a_verdict(notes: dict[str, str], spec: dict[str, object], operat
     if lone_surrogates([notes, spec]):
         return
     notes = {key: value.replace(LARGE, "a" * 200_000) for key, value in notes.items()}
-    asked = msgspec.convert(
+    submitted = msgspec.convert(
         {"metadata": {"name": "web", "namespace": "shop", "annotations": notes}, "spec": spec}, Service
     )
-    old = Service(metadata=asked.metadata) if operation is Operation.UPDATE else None
-    found = policy.review(Review(operation=operation, subject=asked, old=old), SNAPSHOT)
+    old = Service(metadata=submitted.metadata) if operation is Operation.UPDATE else None
+    found = policy.review(Review(operation=operation, subject=submitted, old=old), SNAPSHOT)
     assert all(refusal.message.strip() and refusal.field for refusal in found.refusals)
     answer = response("u", found, ReviewedObject("Service", "web"))
     words = [*(answer.warnings or ())]

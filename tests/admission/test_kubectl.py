@@ -83,19 +83,24 @@ def test_every_verb_is_refused_alike(runner: CaseRunner, case: Case) -> None:
 
 def changes(runner: CaseRunner, case: Case, before: Answer) -> Iterator[Answer]:
     """The responses to each way of changing the object *before* to the object of *case*."""
-    path, asked, ask = object_path(case.object), case.object, runner.api.request
+    path, submitted, ask = object_path(case.object), case.object, runner.api.request
     version = before.body["metadata"]["resourceVersion"]
-    difference = merge_patch(case.old, asked)
-    yield ask("PUT", path, {**asked, "metadata": {**asked["metadata"], "resourceVersion": version}})
-    yield ask("PATCH", path, asked, kind=APPLY, **OWNER)
+    difference = merge_patch(case.old, submitted)
+    yield ask("PUT", path, {**submitted, "metadata": {**submitted["metadata"], "resourceVersion": version}})
+    yield ask("PATCH", path, submitted, kind=APPLY, **OWNER)
     yield ask("PATCH", path, difference, kind=MERGE)
-    if asked["kind"] == "Service":
-        ports = [{"$patch": "replace"}, *asked["spec"].get("ports", ())]  # otherwise the previous ones stay
+    if submitted["kind"] == "Service":
+        ports = [{"$patch": "replace"}, *submitted["spec"].get("ports", ())]  # otherwise the previous ones stay
         yield ask(
-            "PATCH", path, merge_patch({}, {**difference, "spec": {**asked["spec"], "ports": ports}}), kind=STRATEGIC
+            "PATCH",
+            path,
+            merge_patch({}, {**difference, "spec": {**submitted["spec"], "ports": ports}}),
+            kind=STRATEGIC,
         )
-    parts = {f"/metadata/{part}": asked["metadata"].get(part, {}) for part in ("labels", "annotations")}
-    parts["/spec"] = {**before.body["spec"], **asked["spec"]} if asked["kind"] == "Service" else asked["spec"]
+    parts = {f"/metadata/{part}": submitted["metadata"].get(part, {}) for part in ("labels", "annotations")}
+    parts["/spec"] = (
+        {**before.body["spec"], **submitted["spec"]} if submitted["kind"] == "Service" else submitted["spec"]
+    )
     yield ask("PATCH", path, [{"op": "add", "path": at, "value": value} for at, value in parts.items()], kind=STEPS)
 
 
@@ -126,6 +131,6 @@ def test_schema_cases_are_refused_by_the_schema(runner: CaseRunner, case: Case) 
     """The schema refuses with the message of the table, and the correction is also accepted by kavip."""
     with runner.running(case):
         refused = runner.api.request("POST", collection_path(case.object), case.object)
-        said = [f"{field}: {message}" for field, message in refused.causes]
-        assert [each for each in case.causes if f"{each[0]}: {each[1]}" not in said] == [], said
+        messages = [f"{field}: {message}" for field, message in refused.causes]
+        assert [each for each in case.causes if f"{each[0]}: {each[1]}" not in messages] == [], messages
         assert runner.api.request("POST", collection_path(case.passes), case.passes, dryRun="All").code == 201

@@ -25,8 +25,8 @@ DEFAULTS = {
 
 def request(new: Any, old: Any = None) -> AdmissionRequest:
     """The review of the creation of *new*, or of the update of *old*."""
-    asked = {"uid": "u1", "operation": "UPDATE" if old else "CREATE", "namespace": "shop", "object": new}
-    body = {"apiVersion": review.API_VERSION, "kind": review.KIND, "request": {**asked, "oldObject": old}}
+    submitted = {"uid": "u1", "operation": "UPDATE" if old else "CREATE", "namespace": "shop", "object": new}
+    body = {"apiVersion": review.API_VERSION, "kind": review.KIND, "request": {**submitted, "oldObject": old}}
     return review.decode_request(json.dumps(body).encode())
 
 
@@ -36,7 +36,7 @@ def patched(new: Any, steps: tuple[patch.Step, ...]) -> Any:
 
 
 def a_group(**spec: Any) -> dict[str, Any]:
-    """A group as users write it, with a field that kavip does not know."""
+    """A group as users write it, with a field that kavip does not declare."""
     return {"metadata": {"name": "edge"}, "spec": {"interface": "eth0", "future": {"a": [1]}, **spec}}
 
 
@@ -134,7 +134,7 @@ def test_the_mutation_is_idempotent(spec: dict[str, Any], before: dict[str, Any]
 
 USERS: dict[str, Any] = {"f:metadata": {"f:annotations": {".": {}, f"f:{names.GROUP_ANNOTATION}": {}}}}
 OTHERS: dict[str, Any] = {"f:metadata": {"f:annotations": {".": {}, "f:a": {}}}, "f:spec": {}}
-WORLD = Snapshot.from_objects([group("lb/edge", default=True), group("lb/inner"), namespace("shop")])
+EXISTING = Snapshot.from_objects([group("lb/edge", default=True), group("lb/inner"), namespace("shop")])
 
 
 def a_service(note: str | None = "lb/edge", fields: Any = OTHERS, **spec: Any) -> dict[str, Any]:
@@ -150,8 +150,8 @@ def a_service(note: str | None = "lb/edge", fields: Any = OTHERS, **spec: Any) -
 def test_a_plain_service_gets_no_annotation(metadata: dict[str, Any], spec: dict[str, Any]) -> None:
     """The controller records the default group in its own condition; nothing is written to what users wrote."""
     new = {"metadata": {"name": "web", **metadata}, "spec": {"type": "LoadBalancer", **spec}}
-    assert mutation.mutate_service(request(new), WORLD).patch == ()
-    assert mutation.mutate_service(request(new, new), WORLD).patch == ()
+    assert mutation.mutate_service(request(new), EXISTING).patch == ()
+    assert mutation.mutate_service(request(new, new), EXISTING).patch == ()
 
 
 @pytest.mark.parametrize(
@@ -166,11 +166,11 @@ def test_a_plain_service_gets_no_annotation(metadata: dict[str, Any], spec: dict
 )
 def test_the_annotation_that_kavip_wrote_goes_with_its_use(new: dict[str, Any], old: dict[str, Any]) -> None:
     """Release 0.1.0 wrote it in admission, so it has no manager; other annotations stay, a second pass does nothing."""
-    found = mutation.mutate_service(request(new, old), WORLD)
+    found = mutation.mutate_service(request(new, old), EXISTING)
     after = patched(new, found.patch)
     assert after["metadata"]["annotations"] == {"a": "b"}
     assert {**after, "metadata": new["metadata"]} == new
-    assert mutation.mutate_service(request(after, old), WORLD).patch == ()
+    assert mutation.mutate_service(request(after, old), EXISTING).patch == ()
 
 
 @pytest.mark.parametrize(
@@ -201,4 +201,4 @@ def test_the_annotation_that_kavip_wrote_goes_with_its_use(new: dict[str, Any], 
 )
 def test_any_other_annotation_stays(new: dict[str, Any], old: dict[str, Any] | None) -> None:
     """Only what kavip wrote and what has no use any more is removed."""
-    assert mutation.mutate_service(request(new, old), WORLD).patch == ()
+    assert mutation.mutate_service(request(new, old), EXISTING).patch == ()

@@ -131,7 +131,7 @@ def test_only_defaults_are_touched_and_only_once(path: str, data: st.DataObject)
 def test_some_generated_objects_are_patched(path: str) -> None:
     """The generated objects include some that need a patch."""
     quickly = settings(phases=[Phase.generate], database=None)
-    is_service = path == names.MUTATE_SERVICE_PATH  # of these only updates are asked about
+    is_service = path == names.MUTATE_SERVICE_PATH  # only updates of these are reviewed
 
     def steps(new: Objects) -> tuple[patch.Step, ...]:
         return mutated(path, review_of(new, new if is_service else None)).patch

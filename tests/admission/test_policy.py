@@ -25,7 +25,7 @@ def test_a_valid_service_has_no_finding() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "why"),
+    ("submitted", "why"),
     [
         (service("shop/web", pool="gone"), "it has no group annotation and no class, and there is no default group"),
         (
@@ -38,9 +38,9 @@ def test_a_valid_service_has_no_finding() -> None:
         ),
     ],
 )
-def test_an_unmanaged_service_only_gets_a_warning(asked: Service, why: str) -> None:
+def test_an_unmanaged_service_only_gets_a_warning(submitted: Service, why: str) -> None:
     """The warning says that the annotations have no effect, and why."""
-    found = create(asked, EDGE)
+    found = create(submitted, EDGE)
     field = "metadata.annotations[kavip.io/pool]"
     assert found == Verdict(warnings=(f"{field}: has no effect: kavip does not manage this Service: {why}",))
 
@@ -73,7 +73,7 @@ def test_becoming_managed_is_evaluated_like_creation() -> None:
 )
 def test_external_ips_are_evaluated_when_a_service_becomes_managed(address: str, expected: list[Reason]) -> None:
     """They were not evaluated before, so the annotation alone must not turn a used address into a VIP."""
-    world: list[Object] = [
+    existing: list[Object] = [
         EDGE,
         pool(),
         node("n1", "192.0.2.131"),
@@ -81,16 +81,16 @@ def test_external_ips_are_evaluated_when_a_service_becomes_managed(address: str,
     ]
     old = service("shop/web", type="ClusterIP", external_ips=[address])
     new = service("shop/web", type="ClusterIP", external_ips=[address], group="lb/edge")
-    assert reasons(update(old, new, *world)) == expected
+    assert reasons(update(old, new, *existing)) == expected
 
 
 def test_keywords_are_evaluated_again_for_another_group() -> None:
     """A keyword that one group allows (``allowVerbatim``) is not an old violation in a group that does not."""
-    world: list[Object] = [group("lb/lenient", allow_verbatim=["dont_track_primary"]), EDGE, pool()]
+    existing: list[Object] = [group("lb/lenient", allow_verbatim=["dont_track_primary"]), EDGE, pool()]
     notes = {names.VERBATIM_ANNOTATION: '{"dont_track_primary": ""}'}
     old = service("shop/web", group="lb/lenient", annotations=notes)
-    assert create(old, *world).allowed
-    found = update(old, service("shop/web", group="lb/edge", annotations=notes), *world)
+    assert create(old, *existing).allowed
+    found = update(old, service("shop/web", group="lb/edge", annotations=notes), *existing)
     assert reasons(found) == [Reason.INVALID_VERBATIM]
 
 
@@ -101,10 +101,10 @@ def test_a_missing_pool_is_refused_although_the_service_keeps_its_address(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     """The Service could keep its address as a stranded one, but the name of the pool is wrong."""
-    world: list[Object] = [EDGE, SHOP, pool("q", "10.1.0.0/24", auto_assign=False)]
+    existing: list[Object] = [EDGE, SHOP, pool("q", "10.1.0.0/24", auto_assign=False)]
     old = service("shop/web", group="lb/edge", holds=["10.1.0.1"], **before)
     new = service("shop/web", group="lb/edge", holds=["10.1.0.1"], **{**before, **after})
-    assert reasons(update(old, new, *world)) == [Reason.POOL_NOT_FOUND]
+    assert reasons(update(old, new, *existing)) == [Reason.POOL_NOT_FOUND]
     named = service("shop/web", group="lb/edge", holds=["10.1.0.1"], pool="q")
     assert update(named, named, EDGE, SHOP).allowed
 
@@ -118,8 +118,8 @@ def test_verbatim_lines_are_refused_for_a_shared_instance() -> None:
         ('{"priority": "100"}', "Cluster", []),
     ):
         notes = {names.VERBATIM_ANNOTATION: line}
-        asked = service("shop/web", group="lb/edge", annotations=notes, external_traffic_policy=traffic)
-        assert reasons(create(asked, shared, pool())) == expected
+        submitted = service("shop/web", group="lb/edge", annotations=notes, external_traffic_policy=traffic)
+        assert reasons(create(submitted, shared, pool())) == expected
 
 
 def test_the_vips_of_a_group_need_a_router_id() -> None:
@@ -129,12 +129,12 @@ def test_the_vips_of_a_group_need_a_router_id() -> None:
     assert reasons(create(group("lb/new", blacklist_router_ids=none, virtual_ips=own))) == [Reason.ROUTER_IDS_EXHAUSTED]
     assert create(group("lb/new", blacklist_router_ids=one, virtual_ips=own)).allowed
     full = group("lb/edge", segment="s", blacklist_router_ids=one, virtual_ips=own)
-    asked = service("shop/web", group="lb/edge")
-    assert reasons(create(asked, full, pool())) == [Reason.ROUTER_IDS_EXHAUSTED]
+    submitted = service("shop/web", group="lb/edge")
+    assert reasons(create(submitted, full, pool())) == [Reason.ROUTER_IDS_EXHAUSTED]
     for ids in (None, {"lb/vips/virtualips": 255}):
         other = group("lb/vips", segment="s", virtual_ips=own, router_ids=ids)
         empty = group("lb/edge", segment="s", blacklist_router_ids=one)
-        assert reasons(create(asked, empty, other, pool())) == [Reason.ROUTER_IDS_EXHAUSTED]
+        assert reasons(create(submitted, empty, other, pool())) == [Reason.ROUTER_IDS_EXHAUSTED]
 
 
 def test_an_unrelated_edit_is_accepted_in_a_closed_and_full_group() -> None:
@@ -149,12 +149,12 @@ def test_an_unrelated_edit_is_accepted_in_a_closed_and_full_group() -> None:
     assert update(old, new, closed, SHOP, pool()).allowed
 
 
-@pytest.mark.parametrize("asked", [service("shop/web", group="lb/gone"), group("lb/x", interface="no/good")])
-def test_deletion_is_not_evaluated(asked: Service | KeepalivedGroup) -> None:
+@pytest.mark.parametrize("submitted", [service("shop/web", group="lb/gone"), group("lb/x", interface="no/good")])
+def test_deletion_is_not_evaluated(submitted: Service | KeepalivedGroup) -> None:
     """No finding for a DELETE, and none for ``kubectl apply`` that removes a finalizer from an object in deletion."""
-    assert policy.review(Review(Operation.DELETE, asked), Snapshot()) == ALLOWED
-    held, freed = in_deletion(asked), in_deletion(asked)
-    notes = {**(asked.metadata.annotations or {}), "kubectl.kubernetes.io/last-applied-configuration": "{}"}
+    assert policy.review(Review(Operation.DELETE, submitted), Snapshot()) == ALLOWED
+    held, freed = in_deletion(submitted), in_deletion(submitted)
+    notes = {**(submitted.metadata.annotations or {}), "kubectl.kubernetes.io/last-applied-configuration": "{}"}
     freed = msgspec.structs.replace(freed, metadata=msgspec.structs.replace(freed.metadata, annotations=notes))
     assert policy.review(Review(Operation.UPDATE, freed, held), Snapshot()) == ALLOWED
 
@@ -184,14 +184,14 @@ def test_deletion_is_not_evaluated(asked: Service | KeepalivedGroup) -> None:
 )
 def test_an_edit_of_an_object_in_deletion_is_evaluated(before: Any, after: Any, reason: str) -> None:
     """A tenant's own finalizer keeps an object in deletion for any time, so its edits are those of any other object."""
-    world: list[Object] = [EDGE, pool(), pool("metered", "10.2.0.0/28", max_per_namespace=1)]
+    existing: list[Object] = [EDGE, pool(), pool("metered", "10.2.0.0/28", max_per_namespace=1)]
     victim = service("other/web", group="lb/edge", holds=["192.0.2.130"])
     everything = PolicyOptions(external_ips_scope="all")
     for old, new in ((before, after), (in_deletion(before), in_deletion(after))):
-        found = update(old, new, *world, victim, options=everything)
+        found = update(old, new, *existing, victim, options=everything)
         assert not found.allowed
         assert not reason or set(reasons(found)) == {reason}
-    assert update(in_deletion(before), in_deletion(before), *world, victim, options=everything) == ALLOWED
+    assert update(in_deletion(before), in_deletion(before), *existing, victim, options=everything) == ALLOWED
 
 
 def test_a_new_object_is_evaluated_even_with_a_deletion_timestamp() -> None:
@@ -199,17 +199,17 @@ def test_a_new_object_is_evaluated_even_with_a_deletion_timestamp() -> None:
     assert not create(in_deletion(service("shop/web", group="lb/gone")), EDGE).allowed
 
 
-@pytest.mark.parametrize("asked", [{"pool": "gone"}, {"wants": "203.0.113.1"}, {"wants": "192.0.2.130"}])
-def test_an_unavailable_address_does_not_block_other_edits(asked: dict[str, Any]) -> None:
+@pytest.mark.parametrize("submitted", [{"pool": "gone"}, {"wants": "203.0.113.1"}, {"wants": "192.0.2.130"}])
+def test_an_unavailable_address_does_not_block_other_edits(submitted: dict[str, Any]) -> None:
     """Labels and ports may change; a change to another unavailable pool or address is refused."""
-    world: list[Object] = [EDGE, pool(), service("shop/first", group="lb/edge", holds=["192.0.2.130"])]
-    old = service("shop/web", group="lb/edge", **asked)
-    new = service("shop/web", group="lb/edge", labels={"a": "b"}, port=81, **asked)
-    found = update(old, new, *world)
+    existing: list[Object] = [EDGE, pool(), service("shop/first", group="lb/edge", holds=["192.0.2.130"])]
+    old = service("shop/web", group="lb/edge", **submitted)
+    new = service("shop/web", group="lb/edge", labels={"a": "b"}, port=81, **submitted)
+    found = update(old, new, *existing)
     assert found.allowed
     assert [text.partition(": ")[0] for text in found.warnings] == ["accepted because the field is unchanged"]
-    other: dict[str, Any] = {key: f"{value}9" for key, value in asked.items()}
-    assert not update(old, service("shop/web", group="lb/edge", **other), *world).allowed
+    other: dict[str, Any] = {key: f"{value}9" for key, value in submitted.items()}
+    assert not update(old, service("shop/web", group="lb/edge", **other), *existing).allowed
 
 
 def test_a_label_or_a_port_that_makes_a_new_violation_is_refused() -> None:

@@ -1,10 +1,12 @@
 """Rules for a VIPPool besides the cases of the table."""
 
 import msgspec
+import pytest
 
 from kavip import names
 from kavip.admission import policy
 from kavip.admission.chain import ALLOWED
+from kavip.api.pool import VIPPool
 from kavip.api.review import Operation, Review
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
@@ -101,15 +103,37 @@ def test_the_subnet_of_the_nodes_may_be_a_pool() -> None:
     assert create(pool(), node("n1", "192.0.2.131"), EDGE) == ALLOWED
 
 
-def test_a_pool_in_a_pod_range_is_a_warning() -> None:
-    """The addresses of pods are never assigned."""
-    found = create(pool(), node("n1", "10.0.0.1", pod_cidrs=["192.0.2.128/29"]), EDGE)
+CLAIMING = node("n1", "10.0.0.1", pod_cidrs=["192.0.2.128/29"])
+
+
+def test_a_new_pool_in_a_pod_range_is_refused() -> None:
+    """The message names range and Node; without the addresses of the pods the pool is accepted."""
+    (refusal,) = create(pool(), CLAIMING, EDGE).refusals
+    assert refusal.message == (
+        "spec.addresses: overlaps the pod range 192.0.2.128/29 of Node n1; list it in spec.exclude, or use other "
+        "addresses"
+    )
+    assert create(pool(exclude=["192.0.2.128/29"]), CLAIMING, EDGE) == ALLOWED
+
+
+@pytest.mark.parametrize("edited", [pool(priority=5), pool("edge", "192.0.2.128/28", "198.51.100.0/28")])
+def test_a_stored_pool_in_a_pod_range_may_be_edited_with_a_warning(edited: VIPPool) -> None:
+    """A node that claims the range of a pool does not lock the pool."""
+    found = update(pool(), edited, CLAIMING, EDGE)
+    assert found.allowed
     assert found.warnings == (
         (
-            "spec.addresses: overlaps the pod range 192.0.2.128/29 of Node n1, which kavip never assigns; "
-            "use other addresses"
+            "spec.addresses: overlaps the pod range 192.0.2.128/29 of Node n1; "
+            "list it in spec.exclude if pods have the addresses"
         ),
     )
+
+
+@pytest.mark.parametrize("before", [pool("edge", "192.0.2.136/29"), pool(exclude=["192.0.2.128/30"])])
+def test_a_pool_does_not_grow_into_a_pod_range(before: VIPPool) -> None:
+    """Neither with a range more nor with an exclusion less."""
+    (refusal,) = update(before, pool(), CLAIMING, EDGE).refusals
+    assert refusal.field == "spec.addresses" and "192.0.2.128/29 of Node n1" in refusal.message
 
 
 def test_addresses_that_another_class_gave_do_not_hold_a_pool() -> None:

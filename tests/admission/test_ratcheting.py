@@ -56,9 +56,11 @@ def test_an_update_of_other_fields_is_accepted(kind: type[Anything], data: st.Da
 @given(st.data())
 def test_deletion_is_never_refused(kind: type[Anything], data: st.DataObject) -> None:
     """No deletion is refused, and an edit that only removes finalizers from an object in deletion has no finding."""
-    asked = data.draw(one_of(kind))
-    assert policy.review(Review(Operation.DELETE, asked), SNAPSHOT).allowed
-    metadata = msgspec.structs.replace(asked.metadata, deletion_timestamp="2026-05-01T00:00:00Z", finalizers=["a/b"])
-    held = msgspec.structs.replace(asked, metadata=metadata)
-    leaving = msgspec.structs.replace(asked, metadata=msgspec.structs.replace(metadata, finalizers=None))
+    submitted = data.draw(one_of(kind))
+    assert policy.review(Review(Operation.DELETE, submitted), SNAPSHOT).allowed
+    metadata = msgspec.structs.replace(
+        submitted.metadata, deletion_timestamp="2026-05-01T00:00:00Z", finalizers=["a/b"]
+    )
+    held = msgspec.structs.replace(submitted, metadata=metadata)
+    leaving = msgspec.structs.replace(submitted, metadata=msgspec.structs.replace(metadata, finalizers=None))
     assert policy.review(Review(Operation.UPDATE, leaving, held), SNAPSHOT) == ALLOWED

@@ -21,20 +21,20 @@ OURS = [case for case in refusals.cases() if case.by != "crd"]
 every_case = pytest.mark.parametrize("case", OURS, ids=str)
 
 
-def evaluate(case: Case, asked: Manifest) -> Verdict:
+def evaluate(case: Case, submitted: Manifest) -> Verdict:
     """The verdict after both webhooks, the mutating one first."""
     snapshot = refusals.snapshot(case)
     if case.operation is Operation.DELETE:
-        return policy.review(Review(case.operation, refusals.read(asked)), snapshot)
+        return policy.review(Review(case.operation, refusals.read(submitted)), snapshot)
     status = (case.old or {}).get("status", {})  # an update of the object itself does not change it
-    mutated = refusals.read(_mutated(case, {**asked, "status": status}))
+    mutated = refusals.read(_mutated(case, {**submitted, "status": status}))
     old = refusals.read(case.old) if case.old else None
     found = policy.review(Review(case.operation, mutated, old), snapshot, options=case.options)
     return found.exempted() if case.exempt else found
 
 
-def _mutated(case: Case, asked: Manifest) -> Any:
-    question = {"uid": "u1", "operation": case.operation, "object": asked, "oldObject": case.old}
+def _mutated(case: Case, submitted: Manifest) -> Any:
+    question = {"uid": "u1", "operation": case.operation, "object": submitted, "oldObject": case.old}
     request = review.decode_request(
         json.dumps({"apiVersion": review.API_VERSION, "kind": review.KIND, "request": question}).encode()
     )
@@ -43,7 +43,7 @@ def _mutated(case: Case, asked: Manifest) -> Any:
         steps = mutation.mutate_service(request, refusals.snapshot(case)).patch
     if case.kind == "KeepalivedGroup":
         steps = mutation.mutate_group(request).patch
-    return jsonpatch.apply_patch(asked, json.loads(patch.encode(steps)))
+    return jsonpatch.apply_patch(submitted, json.loads(patch.encode(steps)))
 
 
 def test_every_rule_has_a_case_and_every_case_a_rule() -> None:
@@ -80,6 +80,6 @@ def test_the_correction_is_accepted(case: Case) -> None:
 @every_case
 def test_an_update_without_a_change_is_accepted(case: Case) -> None:
     """An invalid object may be written again as it is."""
-    asked: Any = refusals.read(case.object)
-    review_ = Review(Operation.UPDATE, asked, asked)
+    submitted: Any = refusals.read(case.object)
+    review_ = Review(Operation.UPDATE, submitted, submitted)
     assert policy.review(review_, refusals.snapshot(case), options=case.options).allowed

@@ -66,10 +66,10 @@ def test_only_service_webhooks_skip_namespaces() -> None:
 
 def test_no_subresource_is_reviewed() -> None:
     """Writes of status and scale need no review."""
-    asked = [
+    resources = [
         resource for webhook in configured().values() for rule in webhook["rules"] for resource in rule["resources"]
     ]
-    assert all("/" not in resource and resource != "*" for resource in asked)
+    assert all("/" not in resource and resource != "*" for resource in resources)
 
 
 def test_a_url_replaces_the_service() -> None:
@@ -87,8 +87,8 @@ def test_the_ca_bundle_is_omitted_in_a_cluster() -> None:
 
 
 def test_a_mistyped_class_is_sent_to_the_validator_only() -> None:
-    """The validator warns about it; the mutator is asked about Services that name a group."""
-    said = {name: webhook["matchConditions"][-1]["expression"] for name, webhook in configured().items()}
+    """The validator warns about it; the mutator is called for Services that name a group."""
+    expressions = {name: webhook["matchConditions"][-1]["expression"] for name, webhook in configured().items()}
     prefix = "spec.loadBalancerClass.startsWith('kavip.io/')"
-    assert said["validate-service.kavip.io"].count(prefix) == 2
-    assert prefix not in said["mutate-service.kavip.io"]
+    assert expressions["validate-service.kavip.io"].count(prefix) == 2
+    assert prefix not in expressions["mutate-service.kavip.io"]

@@ -35,10 +35,10 @@ def test_warnings_are_bounded() -> None:
 
 def test_causes_are_bounded() -> None:
     """Of forty causes 31 are shown; the last one has the field of the next and the number of the others."""
-    asked = service(
+    submitted = service(
         "shop/web", group="lb/edge", type="ClusterIP", external_ips=[f"203.0.113.{i}" for i in range(1, 41)]
     )
-    found = create(asked, EDGE, pool())
+    found = create(submitted, EDGE, pool())
     assert len(found.refusals) == 41
     answer = response("u1", found, ReviewedObject("Service", "web"))
     assert answer.status is not None

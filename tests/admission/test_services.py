@@ -55,8 +55,8 @@ def cooling(*addresses: str) -> VIPPool:
 
 def test_a_service_waits_for_a_cooling_address() -> None:
     """The warning has the end of the cool-down; the previous Service gets the address without a warning."""
-    world = EDGE, cooling("192.0.2.130/31")
-    found = create(service("shop/web", group="lb/edge", wants="192.0.2.130"), *world)
+    existing = EDGE, cooling("192.0.2.130/31")
+    found = create(service("shop/web", group="lb/edge", wants="192.0.2.130"), *existing)
     assert found.allowed
     (warning,) = found.warnings
     assert warning == (
@@ -64,21 +64,21 @@ def test_a_service_waits_for_a_cooling_address() -> None:
         "until 2026-03-01T12:01:00Z for Service shop/old, which freed it; wait until then, or ask "
         "for another"
     )
-    assert create(service("shop/old", group="lb/edge", wants="192.0.2.130"), *world).warnings == ()
-    assert create(service("shop/web", group="lb/edge"), *world).warnings == ()
+    assert create(service("shop/old", group="lb/edge", wants="192.0.2.130"), *existing).warnings == ()
+    assert create(service("shop/web", group="lb/edge"), *existing).warnings == ()
 
 
 def test_a_cooling_address_is_refused_as_external_ip() -> None:
     """An external IP cannot wait, because it is in use at once; the previous Service may have it."""
-    world = EDGE, cooling("192.0.2.130/31")
-    asked: dict[str, Any] = {"group": "lb/edge", "type": "ClusterIP", "external_ips": ["192.0.2.130"]}
-    found = create(service("shop/web", **asked), *world)
+    existing = EDGE, cooling("192.0.2.130/31")
+    submitted: dict[str, Any] = {"group": "lb/edge", "type": "ClusterIP", "external_ips": ["192.0.2.130"]}
+    found = create(service("shop/web", **submitted), *existing)
     assert reasons(found) == [Reason.ADDRESS_IN_USE]
     assert found.refusals[0].message.endswith(
         "cools down until 2026-03-01T12:01:00Z for Service shop/old, which freed it; choose another "
         "address, or retry then"
     )
-    assert create(service("shop/old", **asked), *world).allowed
+    assert create(service("shop/old", **submitted), *existing).allowed
 
 
 def test_a_used_up_quota_refuses_only_a_service_that_names_the_pool() -> None:
@@ -119,10 +119,10 @@ def test_an_edit_that_strands_is_accepted_with_a_warning() -> None:
 def test_a_service_of_the_platform_is_not_evaluated() -> None:
     """If OpenShift assigns addresses, a Service that names no pool has no finding."""
     network = build.network("198.51.100.0/24")
-    asked = service("shop/web", group="lb/edge")
-    assert create(asked, EDGE, network) == ALLOWED
-    assert create(asked, EDGE, network, options=PolicyOptions(ipam="always")).warnings
-    assert create(asked, EDGE, options=PolicyOptions(ipam="never")) == ALLOWED
+    submitted = service("shop/web", group="lb/edge")
+    assert create(submitted, EDGE, network) == ALLOWED
+    assert create(submitted, EDGE, network, options=PolicyOptions(ipam="always")).warnings
+    assert create(submitted, EDGE, options=PolicyOptions(ipam="never")) == ALLOWED
 
 
 def test_an_address_from_kavip_is_evaluated_beside_a_platform() -> None:
@@ -181,14 +181,14 @@ def test_a_shared_group_takes_any_number() -> None:
 def test_groups_with_free_router_ids_are_named() -> None:
     """Groups with shared instances come first; full, closed and deleted groups are not named."""
     full = group("lb/full", blacklist_router_ids=list(range(1, 256)))
-    asked = service("shop/web", group="lb/full")
+    submitted = service("shop/web", group="lb/full")
     closed = group("lb/a-closed", allowed_namespaces=LabelSelector(match_labels={"team": "net"}))
     gone = metadata("lb/a-going", deletion_timestamp="2026-05-01T00:00:00Z")
     going = msgspec.structs.replace(group("lb/a-going"), metadata=gone)
     shared = group("lb/shared", instances=Instances(mode="Shared", count=4))
-    (refusal,) = create(asked, full, closed, going, shared, EDGE, pool()).refusals
+    (refusal,) = create(submitted, full, closed, going, shared, EDGE, pool()).refusals
     assert "; choose a group with free IDs (lb/shared, lb/edge), or set spec.instances.mode: Shared" in refusal.message
-    (refusal,) = create(asked, full, closed, going, pool()).refusals
+    (refusal,) = create(submitted, full, closed, going, pool()).refusals
     assert "; create a group on another segment, or set spec.instances.mode: Shared" in refusal.message
 
 

@@ -17,7 +17,7 @@ from kavip.caches import Caches
 from kavip.kube.client import Client
 from kavip.reconcile.plan import Key, KeyKind
 from kavip.snapshot import Snapshot
-from tests.reconcile.world import GROUP, NOW, World, cluster
+from tests.reconcile.simulatedcluster import GROUP, NOW, SimulatedCluster, cluster
 from tests.support import build
 from tests.support.build import in_deletion
 
@@ -30,11 +30,11 @@ def external(key: str, *vips: str, group: str = GROUP, **more: Any) -> Any:
     return build.service(key, group=group, type="ClusterIP", external_ips=list(vips) or None, **more)
 
 
-def settled(*objects: Any) -> World:
-    """A world in which the groups have published their configurations."""
-    world = World(cluster(*objects))
-    world.settle(Key(KeyKind.GROUP, GROUP), Key(KeyKind.GROUP, OTHER))
-    return world
+def settled(*objects: Any) -> SimulatedCluster:
+    """A cluster in which the groups have published their configurations."""
+    simulation = SimulatedCluster(cluster(*objects))
+    simulation.settle(Key(KeyKind.GROUP, GROUP), Key(KeyKind.GROUP, OTHER))
+    return simulation
 
 
 def assigned(snapshot: Snapshot) -> int:
@@ -51,14 +51,14 @@ def test_a_service_in_deletion_takes_no_vip_from_a_service(victim: Any, instance
     """An older Service that lists the VIP of another one only while it is in deletion does not hold it."""
     groups = [build.group(key, instances=instances) for key in (GROUP, OTHER)]
     older = external(WEB, created="2020-01-01T00:00:00Z")
-    world = settled(*groups, build.pool(), older, victim)
-    before = world.text(OTHER)
+    simulation = settled(*groups, build.pool(), older, victim)
+    before = simulation.text(OTHER)
     assert f" {VIP}/32 " in before
-    world.snapshot.put(in_deletion(external(WEB, VIP, group=group, created="2020-01-01T00:00:00Z")))
-    world.settle(Key(KeyKind.GROUP, GROUP), Key(KeyKind.GROUP, OTHER))
-    assert world.text(OTHER) == before
-    assert VIP not in world.text(GROUP)
-    assert not world.snapshot.ledger.disputing()
+    simulation.snapshot.put(in_deletion(external(WEB, VIP, group=group, created="2020-01-01T00:00:00Z")))
+    simulation.settle(Key(KeyKind.GROUP, GROUP), Key(KeyKind.GROUP, OTHER))
+    assert simulation.text(OTHER) == before
+    assert VIP not in simulation.text(GROUP)
+    assert not simulation.snapshot.ledger.disputing()
 
 
 def test_addresses_that_were_never_served_use_up_no_pool() -> None:
@@ -76,17 +76,17 @@ def test_a_service_in_deletion_keeps_what_its_instance_runs(instances: Instances
     """Its VIPs stay in the configuration and in use, and an address that it adds is not served."""
     how: dict[str, Any] = {"annotations": {names.SPREAD_ANNOTATION: spread}, "families": ("IPv4", "IPv6")}
     found = external(WEB, VIP, "2001:db8::5", **how)
-    world = settled(build.group(instances=instances), build.group(OTHER), build.pool(), found)
-    before = world.text()
-    world.snapshot.put(in_deletion(external(WEB, VIP, "2001:db8::5", "192.0.2.131", **how)))
-    world.settle(Key(KeyKind.GROUP, GROUP))
-    assert world.text() == before
-    assert assigned(world.snapshot) == 1
-    claims = world.snapshot.ledger.claims
+    simulation = settled(build.group(instances=instances), build.group(OTHER), build.pool(), found)
+    before = simulation.text()
+    simulation.snapshot.put(in_deletion(external(WEB, VIP, "2001:db8::5", "192.0.2.131", **how)))
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    assert simulation.text() == before
+    assert assigned(simulation.snapshot) == 1
+    claims = simulation.snapshot.ledger.claims
     assert [str(each) for each in claims.claimants(parse_address(VIP))] == [f"Service {WEB} (being deleted)"]
-    world.snapshot.drop(names.SERVICE, WEB)
-    world.settle(Key(KeyKind.GROUP, GROUP))
-    assert VIP not in world.text()
+    simulation.snapshot.drop(names.SERVICE, WEB)
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    assert VIP not in simulation.text()
 
 
 def test_an_address_in_status_is_held() -> None:
@@ -101,14 +101,16 @@ def test_a_group_in_deletion_takes_no_address() -> None:
     """It keeps the virtual IPs that its status or its configuration shows; the Service keeps its address."""
     own = [GroupVirtualIP(address="192.0.2.140/24"), GroupVirtualIP(address="192.0.2.141")]
     victim = build.service(VICTIM, group=OTHER, holds=[VIP])
-    world = settled(build.group(virtual_ips=own[:1]), build.group(OTHER), build.pool(), victim)
-    before = world.text(OTHER)
+    simulation = settled(build.group(virtual_ips=own[:1]), build.group(OTHER), build.pool(), victim)
+    before = simulation.text(OTHER)
     taken = [*own, GroupVirtualIP(address=VIP)]
     dying = in_deletion(build.group(virtual_ips=taken))
-    world.snapshot.put(dying)
-    world.settle(Key(KeyKind.GROUP, OTHER))
-    assert world.text(OTHER) == before
-    owners = {text: world.snapshot.ledger.owner(parse_address(text)) for text in ("192.0.2.140", "192.0.2.141", VIP)}
+    simulation.snapshot.put(dying)
+    simulation.settle(Key(KeyKind.GROUP, OTHER))
+    assert simulation.text(OTHER) == before
+    owners = {
+        text: simulation.snapshot.ledger.owner(parse_address(text)) for text in ("192.0.2.140", "192.0.2.141", VIP)
+    }
     assert owners == {"192.0.2.140": f"KeepalivedGroup {GROUP}", "192.0.2.141": "", VIP: ""}
     status = GroupStatus(virtual_ips=[GroupVirtualIPStatus(address="192.0.2.141")])
     snapshot = Snapshot.from_objects([msgspec.structs.replace(dying, status=status)])
@@ -134,7 +136,7 @@ def test_the_order_of_events_does_not_matter(seed: int) -> None:
     assert assigned(snapshot) == 0
 
 
-def test_the_published_configuration_wakes_those_who_wait() -> None:
+def test_the_published_configuration_requeues_waiting_services() -> None:
     """The ConfigMap is read like any other object; an address that it no longer has is assigned to others."""
     caches, woken = Caches(cast(Client, None), owned=False, now=lambda: NOW), list[Key]()
     found = external(WEB, VIP)

@@ -48,8 +48,10 @@ def happen(snapshot: Snapshot, luck: random.Random) -> None:
 def chose(group: str) -> ServiceStatus:
     """The status of a Service for which kavip chose *group*."""
     message = Record(Reason.ASSIGNED, "192.0.2.1 from pool edge").with_group(group)
-    told = Condition(type=names.ConditionType.ADDRESS_ASSIGNED, status="True", reason=Reason.ASSIGNED, message=message)
-    return ServiceStatus(conditions=[told])
+    condition = Condition(
+        type=names.ConditionType.ADDRESS_ASSIGNED, status="True", reason=Reason.ASSIGNED, message=message
+    )
+    return ServiceStatus(conditions=[condition])
 
 
 def shared_out(services: Iterable[Service]) -> dict[str, tuple[Service, ...]]:

@@ -6,17 +6,23 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kavip import names
 from kavip.api.address import parse_address
+from kavip.api.cluster import Node
+from kavip.api.group import GroupSpec
 from kavip.api.meta import Condition, LabelSelector
 from kavip.api.pool import Cooling, PoolStatus
+from kavip.api.scheduling import Placement, placement_of
 from kavip.api.service import Service, ServiceStatus
 from kavip.api.slice import Endpoint, EndpointConditions, EndpointSlice
 from kavip.ipam.allocate import Allocation, settle
 from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pools import Pools
 from kavip.memo import KEEPS_NOTHING
+from kavip.names import Reason
 from kavip.snapshot import Object, Snapshot
 from kavip.snapshot.clusterranges import rejected_ranges
 from tests.support import build
@@ -171,20 +177,24 @@ def test_an_endpoint_without_conditions_is_ready() -> None:
     assert not ends.is_draining  # it does not serve any longer
 
 
-def test_slices_are_watched_for_local_services_without_a_health_port() -> None:
-    """Only of managed Services, until they are deleted or no longer managed."""
+def test_slices_are_watched_for_local_services_that_need_them() -> None:
+    """
+    Of managed Services without a health port or with spread VIPs, until they are deleted or no longer managed.
+    """
     local: dict[str, Any] = {"external_traffic_policy": "Local", "group": "lb/edge", "external_ips": ["192.0.2.1"]}
     node_port = build.service("a/port", type="NodePort", **local)
     snapshot = Snapshot.from_objects(
         [
             *(node_port, build.service("a/inner", type="ClusterIP", **local), build.service("a/lb", **local)),
+            build.service("a/spread", annotations={names.SPREAD_ANNOTATION: "true"}, **local),
             build.service("a/other", type="NodePort", **{**local, "group": ""}),
             build.service("a/cluster", type="NodePort", **{**local, "external_traffic_policy": "Cluster"}),
         ]
     )
-    assert snapshot.followed == {"a/port", "a/inner"}
+    assert snapshot.followed == {"a/port", "a/inner", "a/spread"}
     snapshot.put(build.service("a/port", type="NodePort", **{**local, "external_traffic_policy": "Cluster"}))
     snapshot.drop(names.SERVICE, "a/inner")
+    snapshot.drop(names.SERVICE, "a/spread")
     assert snapshot.followed == set()
 
 
@@ -293,12 +303,12 @@ def test_pools_and_ledger_agree_after_each_event_in_any_order(events: tuple[Obje
 
 @pytest.mark.parametrize("events", list(permutations(CLUSTER))[::5])
 def test_the_clusters_own_addresses_are_never_given_whatever_the_order_of_events(events: tuple[Object, ...]) -> None:
-    """Service ranges, pod ranges, nodes and the API server keep their addresses; without them the pool has all."""
+    """Service ranges, nodes and the API server keep their addresses; without them the pool has all."""
     snapshot = Snapshot()
     for each in events:
         snapshot.put(each)
     for same in (snapshot, Snapshot.from_objects(events), Snapshot.from_objects(reversed(events))):
-        assert same.ledger.usage("edge") == {4: (12, 0, 10, 0)}  # two kept back
+        assert same.ledger.usage("edge") == {4: (14, 0, 12, 0)}  # two kept back
         found = settle(build.service("shop/new"), same.parsed_pools, same.ledger)
         assert isinstance(found, Allocation) and [str(each) for each in found.addresses] == ["192.0.2.131"]
     for gone in (names.SERVICE_CIDR, names.NODE, names.ENDPOINT_SLICE):
@@ -314,16 +324,44 @@ def test_a_host_name_that_is_an_address_is_kept_back() -> None:
     assert isinstance(found, Allocation) and [str(each) for each in found.addresses] == ["192.0.2.129"]
 
 
+@given(
+    claims=st.lists(
+        st.tuples(
+            st.sampled_from(["n1", "n2", "n3"]),
+            st.lists(st.sampled_from(["192.0.2.128/25", "192.0.2.132/30", "0.0.0.0/0", "2001:db8::/32", "x"])),
+        ),
+        max_size=6,
+    ),
+    at=st.integers(0, 6),
+)
+def test_pod_ranges_that_nodes_claim_change_no_decision(claims: list[tuple[str, list[str]]], at: int) -> None:
+    """NodeRestriction lets a kubelet set its own, once: otherwise one taken node stops every pool."""
+    held = build.service("shop/web", holds=["192.0.2.133"])
+    nodes: list[Object] = [build.node(name, "10.0.0.1", pod_cidrs=ranges) for name, ranges in claims]
+    nodes.insert(at, build.pool())
+    snapshot = Snapshot.from_objects([held])
+    for each in nodes:
+        snapshot.put(each)
+    for service, address in ((held, "192.0.2.133"), (build.service("shop/new"), "192.0.2.128")):
+        found = settle(service, snapshot.parsed_pools, snapshot.ledger)
+        assert isinstance(found, Allocation) and [str(each) for each in found.addresses] == [address]
+        assert found.reason is Reason.ASSIGNED
+    edge = snapshot.parsed_pools.in_force[0]
+    same = Snapshot.from_objects([*snapshot.nodes.values(), *snapshot.pools.values()])
+    assert (
+        same.pod_ranges.in_pool(edge) == snapshot.pod_ranges.in_pool(edge) == same.pod_ranges.overlapping(edge.ranges)
+    )
+
+
 def test_a_node_that_joins_parses_no_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only pod ranges that overlap a pool concern the pools."""
+    """Its pod ranges take nothing from a pool."""
     snapshot = Snapshot.from_objects([build.pool(), build.node("n0", "10.0.0.9", pod_cidrs=["10.244.0.0/24"])])
     configured: list[Pools] = []
     monkeypatch.setattr(Ledger, "configure", lambda _, pools: configured.append(pools))
     for number in range(1, 50):
         snapshot.put(build.node(f"n{number}", f"10.0.1.{number}", pod_cidrs=[f"10.244.{number}.0/24"]))
-    assert configured == []
     snapshot.put(build.node("n50", "10.0.1.50", pod_cidrs=["192.0.2.128/30"]))
-    assert len(configured) == 1
+    assert configured == []
 
 
 def test_a_list_of_pools_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,3 +371,36 @@ def test_a_list_of_pools_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None
     pools = [build.pool(f"p{number}", f"10.0.{number}.0/24") for number in range(50)]
     Snapshot.from_objects([*pools, build.service("shop/web")])
     assert len(configured) == 1
+
+
+def test_nodes_of_a_reviewed_group_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a stored group are computed once; those of a spec that a client sends, each time."""
+    computed: list[GroupSpec] = []
+
+    def counting(spec: GroupSpec) -> Placement:
+        computed.append(spec)
+        return placement_of(spec)
+
+    monkeypatch.setattr("kavip.snapshot.placement.placement_of", counting)
+    stored = build.group("lb/edge", affinity={"a": "stored"})
+    snapshot = Snapshot.from_objects([stored, build.node("n1")])
+    reviewed = [build.group("lb/edge", affinity={"a": "x"}), build.group("lb/new", affinity={"a": "x"})]
+    for group in (stored, *reviewed, stored, *reviewed):
+        assert [node.metadata.name for node in snapshot.group_nodes(group)] == ["n1"]
+    assert [spec.affinity for spec in computed] == [{"a": "stored"}, *[{"a": "x"}] * 4]
+
+
+def test_selector_and_affinity_are_compared_once_with_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many questions follow from the result."""
+    compared: list[str] = []
+    fits = Placement.fits
+
+    def counting(self: Placement, node: Node) -> bool:
+        compared.append(node.metadata.name)
+        return fits(self, node)
+
+    monkeypatch.setattr(Placement, "fits", counting)
+    stored = build.group()
+    snapshot = Snapshot.from_objects([stored, build.node("n1"), build.node("n2")])
+    assert len(snapshot.group_nodes(stored)) == len(snapshot.keeping_nodes(stored)) == 2
+    assert compared == ["n1", "n2"]

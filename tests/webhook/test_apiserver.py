@@ -23,11 +23,11 @@ from kavip.admission.registration import ServiceClientConfig, URLClientConfig
 from kavip.kube.client import Client
 from kavip.pki import certificates
 from kavip.pki.certificates import KeyPair
-from kavip.pki.trustbundle import parse_bundle, trust_bundle
+from kavip.pki.trustbundle import encode_pem, parse_bundle, trust_bundle
 from kavip.pki.verification import has_signed
 from kavip.snapshot import Object, Snapshot
 from kavip.webhook import body as bodies
-from kavip.webhook.certs.cabundle import CABundleInjector, WebhookRegistrar
+from kavip.webhook.certs.cabundle import CABundleInjector, Merge, WebhookRegistrar
 from kavip.webhook.certs.selfsigned import DynamicAuthority
 from kavip.webhook.server import WebhookServer
 from tests.support.build import group, service
@@ -96,11 +96,13 @@ def _registered(loop: LoopThread, plane: ControlPlane, snapshot: Snapshot) -> It
         yield
     finally:
         plane.kubectl("delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", NAME, check=False)
-        nobody = Kavip(plane, snapshot)
+        unregistered = Kavip(plane, snapshot)
         with suppress(
             TimeoutError
         ):  # otherwise the Services of other tests would meet a registered webhook without a server
-            nobody.until(lambda: not nobody.apply(service("shop/probe", group="probe"), "--dry-run=server").returncode)
+            unregistered.until(
+                lambda: not unregistered.apply(service("shop/probe", group="probe"), "--dry-run=server").returncode
+            )
         loop.run(client.__aexit__(None, None, None))
         loop.run(server.stop())
 
@@ -145,7 +147,7 @@ def test_a_plain_service_gets_no_annotation(kavip: Kavip) -> None:
 
 
 def test_the_annotation_that_release_0_1_0_wrote_goes_when_the_service_is_no_longer_managed(kavip: Kavip) -> None:
-    """managedFields tell what a webhook wrote from what a user wrote; later edits draw no warning."""
+    """managedFields distinguish writes of the webhook from writes of users; later edits cause no warning."""
     try:
         for name in ("written", "noted"):
             kavip.kubectl("create", "-f", "-", manifest=manifest(service(f"shop/{name}", group="lb/edge")), check=True)
@@ -177,9 +179,9 @@ def _patch(kavip: Kavip, name: str, patch: dict[str, Any]) -> Result:
 
 def test_a_new_group_gets_its_defaults_and_keeps_them(kavip: Kavip) -> None:
     """create, apply, server-side apply and replace of one manifest give the same object."""
-    asked = manifest(group("lb/fresh"))
+    requested = manifest(group("lb/fresh"))
     try:
-        kavip.kubectl("create", "-f", "-", manifest=asked, check=True)
+        kavip.kubectl("create", "-f", "-", manifest=requested, check=True)
         first = _spec(kavip)
         assert {
             name: first[name] for name in ("unicastEnabled", "segment", "vrrpVersion", "advertIntervalMilliseconds")
@@ -190,7 +192,7 @@ def test_a_new_group_gets_its_defaults_and_keeps_them(kavip: Kavip) -> None:
             "advertIntervalMilliseconds": 200,
         }
         for again in (("replace",), ("apply",), ("apply", "--server-side", "--force-conflicts"), ("replace",)):
-            kavip.kubectl(*again, "-f", "-", manifest=asked, check=True)
+            kavip.kubectl(*again, "-f", "-", manifest=requested, check=True)
             assert _spec(kavip) == first
     finally:
         kavip.kubectl("delete", "keepalivedgroup", "fresh", "-n", "lb", "--ignore-not-found")
@@ -216,9 +218,9 @@ def test_a_service_of_another_class_is_accepted(kavip: Kavip) -> None:
 def test_an_old_violation_may_be_labelled_and_deleted(kavip: Kavip) -> None:
     """A Service without its group may be edited and deleted, but not moved to another missing group."""
     kavip.snapshot.put(group("lb/passing"))
-    asked = service("shop/old", group="lb/passing")
+    requested = service("shop/old", group="lb/passing")
     try:
-        assert kavip.apply(asked).returncode == 0
+        assert kavip.apply(requested).returncode == 0
         kavip.snapshot.drop(names.KEEPALIVED_GROUP, "lb/passing")
         labelled = kavip.kubectl("label", "service", "old", "-n", "shop", "a=b")
         assert labelled.returncode == 0
@@ -244,12 +246,12 @@ def test_the_bundle_is_kept_beside_the_charts_fields(control_plane: ControlPlane
     try:
         _applied(control_plane, chart)
         bundle = trust_bundle([certificates.new_ca(datetime.now(UTC)).certificate], datetime.now(UTC))
-        loop.run(CABundleInjector(client, name).publish(bundle))
+        loop.run(CABundleInjector(client, name).publish(lambda _: parse_bundle(bundle)))
         before = _configurations(control_plane, name)
         assert {b64decode(text) for text in _bundles(before)} == {bundle}
         assert len(_bundles(before)) == 6
         _applied(control_plane, chart)
-        loop.run(CABundleInjector(client, name).publish(bundle))
+        loop.run(CABundleInjector(client, name).publish(lambda _: parse_bundle(bundle)))
         after = _configurations(control_plane, name)
         assert [item["metadata"]["resourceVersion"] for item in after] == [
             item["metadata"]["resourceVersion"] for item in before
@@ -288,11 +290,14 @@ def test_replicas_share_one_ca_on_a_real_api_server(control_plane: ControlPlane,
     leaves: list[KeyPair] = []
 
     class RecordingPublisher:
+        awaited = ""
+
         async def published(self) -> list[x509.Certificate]:
             return []
 
-        async def publish(self, bundle: bytes) -> None:
-            published.append(bundle)
+        async def publish(self, merge: Merge) -> list[x509.Certificate]:
+            published.append(encode_pem(found := [*merge([])]))
+            return found
 
     def replica() -> DynamicAuthority:
         return DynamicAuthority(

@@ -16,10 +16,10 @@ from kavip.api.access import AccessStatus, SubjectAccessReview
 from kavip.api.refusal import Refusal
 from kavip.api.review import UserInfo
 from kavip.kube.client import Client
+from kavip.kube.reviewer import CACHE_SECONDS, MAX_IN_FLIGHT, MAX_WAITING
 from kavip.names import VALIDATE_SERVICE_PATH, Reason
 from kavip.snapshot import Snapshot
-from kavip.webhook import authorizer as authorizing
-from kavip.webhook.authorizer import CACHE_SECONDS, MAX_IN_FLIGHT, MAX_WAITING, ExternalIPAuthorizer
+from kavip.webhook.authorizer import ExternalIPAuthorizer
 from kavip.webhook.server import Route, WebhookServer
 from tests.webhook.httpclient import connected, review_body
 
@@ -125,14 +125,14 @@ class FakeClient:
         self.gate = asyncio.Event()
         if is_open:
             self.gate.set()
-        self.users, self.asked = list[str](), list[dict[str, str]]()
+        self.users, self.requested = list[str](), list[dict[str, str]]()
         self.most = self.in_flight = 0
 
     async def create_review(self, _resource: object, body: Any, *, timeout: float) -> SubjectAccessReview:
         """Allow ann."""
         assert timeout >= 1
         self.users.append(body["spec"]["user"])
-        self.asked.append(body["spec"]["resourceAttributes"])
+        self.requested.append(body["spec"]["resourceAttributes"])
         self.in_flight += 1
         self.most = max(self.most, self.in_flight)
         await self.gate.wait()
@@ -141,7 +141,7 @@ class FakeClient:
 
 
 def authorizer_of(client: FakeClient, clock: Clock) -> ExternalIPAuthorizer:
-    """An authorizer that asks *client*."""
+    """An authorizer that sends reviews by *client*."""
     return ExternalIPAuthorizer(cast("Client", client), clock=clock)
 
 
@@ -151,19 +151,18 @@ async def test_answers_are_kept_by_hash_until_they_expire() -> None:
     authorizer = authorizer_of(client, clock)
     for number in range(100):
         await authorizer.may_set_external_ips(UserInfo(username=f"{number}" + "x" * 60_000))
-    assert {len(key) for key in authorizer._cache} == {32}
+    assert {len(key) for key in authorizer._reviewer._cache} == {32}
     clock.now = CACHE_SECONDS
     assert await authorizer.may_set_external_ips(GRANTED)
-    assert len(authorizer._cache) == 1
+    assert len(authorizer._reviewer._cache) == 1
     assert await authorizer.may_set_external_ips(GRANTED)
     assert len(client.users) == 101
 
 
-async def test_few_requests_are_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_few_requests_are_in_flight() -> None:
     """Equal ones are sent once, few others wait, and the rest is not sent."""
-    monkeypatch.setattr(authorizing, "TIMEOUT", 60.0)
-    client, clock = FakeClient(is_open=False), Clock()
-    authorizer = authorizer_of(client, clock)
+    client = FakeClient(is_open=False)
+    authorizer = ExternalIPAuthorizer(cast("Client", client), timeout=60.0)
     users = [GRANTED, *(UserInfo(username=f"u{number}") for number in range(1500)), GRANTED]
     asking = [asyncio.create_task(authorizer.may_set_external_ips(user)) for user in users]
     await asyncio.sleep(0)
@@ -175,7 +174,7 @@ async def test_few_requests_are_in_flight(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(client.users) == len(set(client.users)) == MAX_IN_FLIGHT + MAX_WAITING
 
 
-async def test_a_user_of_any_size_is_not_asked_about() -> None:
+async def test_there_is_no_review_of_an_oversized_user() -> None:
     """The refusal stays."""
     found = Verdict((EXTERNAL,), exemptible=frozenset({EXTERNAL}))
     fake = FakeAuthorizer(answer=True)
@@ -184,19 +183,19 @@ async def test_a_user_of_any_size_is_not_asked_about() -> None:
         body = json.loads(review_body(VALIDATE_SERVICE_PATH, {"metadata": {"name": "web", "namespace": "shop"}}))
         body["request"]["userInfo"] = {"username": "jane" * (1 << 18)}
         response = await connection.review(VALIDATE_SERVICE_PATH, json.dumps(body).encode())
-    assert (response["allowed"], fake.asked) == (False, [])
+    assert (response["allowed"], fake.requested) == (False, [])
 
 
 @pytest.mark.parametrize(
-    ("is_openshift", "asked"), [(False, ("", "services")), (True, ("network.openshift.io", "service"))]
+    ("is_openshift", "requested"), [(False, ("", "services")), (True, ("network.openshift.io", "service"))]
 )
-async def test_the_question_is_that_of_the_platform(*, is_openshift: bool, asked: tuple[str, str]) -> None:
-    """It is asked for all namespaces, so that no Role grants it; OpenShift has a permission of its own."""
+async def test_the_question_is_that_of_the_platform(*, is_openshift: bool, requested: tuple[str, str]) -> None:
+    """The review is for all namespaces, so that no Role grants it; OpenShift has its own permission."""
     client = FakeClient()
     authorizer = ExternalIPAuthorizer(cast("Client", client), is_openshift=lambda: is_openshift)
     assert await authorizer.may_set_external_ips(GRANTED)
-    (attributes,) = client.asked
-    assert (attributes.get("group", ""), attributes["resource"]) == asked
+    (attributes,) = client.requested
+    assert (attributes.get("group", ""), attributes["resource"]) == requested
     assert (attributes["verb"], attributes["subresource"]) == ("create", "externalips")
     assert "namespace" not in attributes
 
@@ -210,16 +209,16 @@ class FakeAuthorizer:
 
     def __init__(self, *, answer: bool) -> None:
         """No request yet."""
-        self.answer, self.asked = answer, list[str]()
+        self.answer, self.requested = answer, list[str]()
 
     async def __call__(self, user: UserInfo) -> bool:
         """Record the request and answer."""
-        self.asked.append(user.username)
+        self.requested.append(user.username)
         return self.answer
 
 
 @pytest.mark.parametrize(
-    ("refusals", "answer", "allowed", "asked"),
+    ("refusals", "answer", "allowed", "requested"),
     [
         ((), True, True, 0),
         ((EXTERNAL,), True, True, 1),
@@ -228,10 +227,10 @@ class FakeAuthorizer:
         ((OTHER,), True, False, 0),
     ],
 )
-async def test_the_authorizer_is_asked_only_if_it_decides(
-    *, refusals: tuple[Refusal, ...], answer: bool, allowed: bool, asked: int
+async def test_there_is_a_review_only_if_it_decides(
+    *, refusals: tuple[Refusal, ...], answer: bool, allowed: bool, requested: int
 ) -> None:
-    """It is not asked without a refusal, or if another refusal remains."""
+    """There is no review without a refusal, or if another refusal remains."""
     found = Verdict(refusals, exemptible=frozenset({EXTERNAL}) & frozenset(refusals))
     fake = FakeAuthorizer(answer=answer)
     routes = {VALIDATE_SERVICE_PATH: Route(lambda *_: found)}
@@ -239,7 +238,7 @@ async def test_the_authorizer_is_asked_only_if_it_decides(
         body = review_body(VALIDATE_SERVICE_PATH, {"metadata": {"name": "web", "namespace": "shop"}})
         response = await connection.review(VALIDATE_SERVICE_PATH, body)
     assert response["allowed"] == allowed
-    assert fake.asked == ["jane"] * asked
+    assert fake.requested == ["jane"] * requested
 
 
 @pytest.mark.slow
@@ -253,7 +252,7 @@ async def test_an_unresponsive_api_server_keeps_the_refusal(tmp_path: Path) -> N
             start = perf_counter()
             assert not await authorizer.may_set_external_ips(GRANTED)
             assert 0.9 < perf_counter() - start < 30
-            assert authorizer._cache == {}
+            assert authorizer._reviewer._cache == {}
 
 
 KUBECONFIG = """

@@ -31,13 +31,13 @@ from kavip.pki.trustbundle import encode_pem
 from kavip.webhook import body as bodies
 from kavip.webhook.certs.cabundle import WebhookRegistrar
 from kavip.webhook.server import WebhookServer
-from tests.http.client import HOST
-from tests.http.client import Client as Stranger
+from tests.http.client import HOST, closed
+from tests.http.client import Client as PlainClient
 from tests.pki.secrets import issued
 from tests.support.build import service
 from tests.support.loopthread import LoopThread
 from tests.webhook.test_apiserver import manifest
-from tests.webhook.test_clients import REVIEW, closed
+from tests.webhook.test_clients import REVIEW
 
 pytestmark = pytest.mark.apiserver
 
@@ -84,7 +84,7 @@ class Cluster:
         client = Client.from_settings(str(self.plane.kubeconfig))
         self.loop.run(client.__aenter__())
         registrar = WebhookRegistrar(client, NAME, URLClientConfig(f"https://{HOST}:{self.port}"), NAME)
-        self.loop.run(registrar.publish(encode_pem([serving_ca.certificate])))
+        self.loop.run(registrar.publish(lambda _: [serving_ca.certificate]))
         try:
             yield server
         finally:
@@ -135,24 +135,24 @@ def cluster(programs: Programs) -> Iterator[Cluster]:
                 made.loop.close()
 
 
-async def strangers_on(port: int) -> list[Stranger]:
+async def clients_on(port: int) -> list[PlainClient]:
     """As many connections as the webhook takes, from the API server's own address, each with an answer."""
     found = []
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
     for _ in range(ROOM):
-        found.append(await Stranger.connected(port, tls=tls))
+        found.append(await PlainClient.connected(port, tls=tls))
         assert await found[-1].ask(REVIEW) == 200
     return found
 
 
 @pytest.mark.parametrize("authenticated", [True, False])
-def test_no_call_is_lost_while_strangers_hold_every_connection(cluster: Cluster, *, authenticated: bool) -> None:
-    """With twice as many calls at a time as connections; strangers displace no connection with a certificate."""
+def test_no_call_is_lost_while_plain_clients_hold_every_connection(cluster: Cluster, *, authenticated: bool) -> None:
+    """With twice as many calls at a time as connections; plain clients displace no connection with a certificate."""
     pem = encode_pem([cluster.ca.certificate]).decode() if authenticated else ""
     with cluster.webhook(pem) as server:
         process.wait_for("the webhook refuses", lambda: "is invalid" in cluster.dry_run(), timeout=60)
-        held = cluster.loop.run(strangers_on(cluster.port))
+        held = cluster.loop.run(clients_on(cluster.port))
         try:
             assert cluster.loop.submit(cluster.creates(f"s{authenticated:d}")).result(300) == []
         finally:
@@ -161,9 +161,9 @@ def test_no_call_is_lost_while_strangers_hold_every_connection(cluster: Cluster,
         assert any(verified) is authenticated
 
 
-async def close(strangers: list[Stranger]) -> None:
-    """Close *strangers*, on their loop."""
-    with closed(strangers):
+async def close(clients: list[PlainClient]) -> None:
+    """Close *clients*, on their loop."""
+    with closed(clients):
         pass
 
 

@@ -2,8 +2,8 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -19,10 +19,12 @@ from kavip.pki import certificates
 from kavip.pki.certificates import KeyPair
 from kavip.pki.trustbundle import encode_pem
 from kavip.snapshot import Snapshot
+from kavip.webhook import body
+from kavip.webhook.budget import BodyBudget
 from kavip.webhook.certs.clientca import read_client_ca
 from kavip.webhook.senders import SenderKind, sender_kinds
 from kavip.webhook.server import WebhookServer
-from tests.http.client import HOST, Client
+from tests.http.client import HOST, Client, closed
 from tests.pki.secrets import issued
 from tests.support.clock import advance
 from tests.webhook.httpclient import review_body
@@ -34,6 +36,7 @@ BODY = review_body(names.VALIDATE_SERVICE_PATH, {"metadata": {"name": "web", "na
 HEAD = f"POST {names.VALIDATE_SERVICE_PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 REVIEW = f"{HEAD}Content-Length: {len(BODY)}\r\n\r\n".encode() + BODY
 ROOM = 4
+BUDGET = 3 << 20
 
 
 @asynccontextmanager
@@ -41,6 +44,13 @@ async def webhook(client_ca: str, *, room: int = ROOM) -> AsyncIterator[int]:
     """A webhook with few connections; yields its port."""
     server = WebhookServer(Snapshot(), client_ca=client_ca)
     server._listener._limits = Limits(connections=room, handshake=60, exchange=20)
+    async with serving(server) as port:
+        yield port
+
+
+@asynccontextmanager
+async def serving(server: WebhookServer) -> AsyncIterator[int]:
+    """*server* with a certificate; yields its port."""
     server.serve_certificate(certificates.new_leaf(SERVING_CA, [HOST], NOW))
     port = await server.start(HOST, 0)
     try:
@@ -56,16 +66,6 @@ def presenting(folder: Path, pair: KeyPair | None) -> ssl.SSLContext:
         (folder / "client.pem").write_bytes(pair.certificate_pem + pair.key_pem)
         trust.load_cert_chain(folder / "client.pem")
     return trust
-
-
-@contextmanager
-def closed(clients: list[Client]) -> Iterator[None]:
-    """Close *clients* at the end."""
-    try:
-        yield
-    finally:
-        for client in clients:
-            client.close()
 
 
 async def reviewed(port: int, tls: ssl.SSLContext) -> int:
@@ -136,6 +136,35 @@ async def test_a_connection_with_a_certificate_is_never_displaced(tmp_path: Path
             for _ in range(2 * ROOM):
                 assert await reviewed(port, plain) == 200
             assert [await clients[number].ask(REVIEW) for number in (0, 4, 5)] == [200] * 3
+
+
+async def test_a_large_body_with_a_certificate_is_never_displaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It displaces those of others, even of its own address."""
+    verified, plain = presenting(tmp_path, issued(CLIENT_CA, NOW, purpose=CLIENT)), presenting(tmp_path, None)
+    monkeypatch.setattr(body, "DEADLINE", 60.0)
+    size = BUDGET // 3
+    part = f"{HEAD}Content-Length: {size}\r\n\r\n".encode() + b" " * (size - 1)
+    server = WebhookServer(Snapshot(), client_ca=PEM)
+    server._listener._limits = Limits(handshake=60, exchange=60)
+    server._bodies.budget = BodyBudget(BUDGET)
+    clients: list[Client] = []
+    async with serving(server) as port:
+        with closed(clients):
+            for tls in (plain, verified, verified, verified):
+                clients.append(await Client.connected(port, tls=tls))
+                clients[-1].writer.write(part)
+                async with asyncio.timeout(30):
+                    while server._bodies.budget.size - server._bodies.budget.left < size * min(len(clients), 3) - 1000:
+                        await asyncio.sleep(0.01)
+            assert await clients[0].status() == 503
+            stranger = await Client.connected(port, tls=plain)
+            clients.append(stranger)
+            assert await stranger.ask(part) == 503
+            for client in clients[1:4]:
+                client.writer.write(b" ")
+                assert await client.status() == 400, "a body of spaces is no review"
 
 
 async def test_no_connection_is_displaced_if_all_have_certificates(tmp_path: Path) -> None:

@@ -55,13 +55,15 @@ class ClosingWebhook:
             except asyncio.IncompleteReadError:
                 break
             length = next(line for line in head.lower().splitlines() if line.startswith(b"content-length:"))
-            asked = json.loads(await reader.readexactly(int(length.partition(b":")[2])))
+            requested = json.loads(await reader.readexactly(int(length.partition(b":")[2])))
             if not first:
                 self.parted += 1
                 writer.write(self.last_words)
                 break
-            response = {"uid": asked["request"]["uid"], "allowed": True}
-            body = json.dumps({"apiVersion": asked["apiVersion"], "kind": asked["kind"], "response": response}).encode()
+            response = {"uid": requested["request"]["uid"], "allowed": True}
+            body = json.dumps(
+                {"apiVersion": requested["apiVersion"], "kind": requested["kind"], "response": response}
+            ).encode()
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
 
 

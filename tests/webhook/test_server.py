@@ -3,7 +3,7 @@
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,7 +25,9 @@ from kavip.webhook import server as serving
 from kavip.webhook.server import ROUTES, Route, WebhookServer
 from tests.pki.secrets import issued
 from tests.support.build import group, pool, service
-from tests.webhook.httpclient import HOSTS, Connection, connected, review_body, send, status_of
+from tests.webhook.httpclient import HOSTS, Connection, connected, review_body
+
+pytestmark = pytest.mark.usefixtures("generous_timeouts")
 
 PATHS = sorted(ROUTES)
 SERVICE_PATH = names.VALIDATE_SERVICE_PATH
@@ -34,28 +36,6 @@ SERVICE_PATH = names.VALIDATE_SERVICE_PATH
 def wire(obj: Any) -> Any:
     """*obj* as JSON values."""
     return msgspec.to_builtins(obj)
-
-
-@pytest.fixture
-async def snapshot() -> Snapshot:
-    """The cluster of all refusal cases."""
-    return refusals.snapshot()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def generous_timeouts() -> Iterator[None]:
-    """Long timeouts, so that a slow machine fails no test; tests of a timeout set their own."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(body, "DEADLINE", 60.0)
-        patched.setattr(serving, "WAIT_FOR_REFERENCES", 0.0)
-        yield
-
-
-@pytest.fixture
-async def webhook(snapshot: Snapshot) -> AsyncIterator[Connection]:
-    """A server over that cluster."""
-    async with connected(WebhookServer(snapshot)) as connection:
-        yield connection
 
 
 @pytest.mark.parametrize(
@@ -77,8 +57,8 @@ async def test_a_valid_object_is_allowed_on_each_path(webhook: Connection, path:
 
 async def test_a_refusal_has_code_message_and_causes(webhook: Connection) -> None:
     """kubectl can print the Status."""
-    asked = wire(service("shop/web", group="lb/edeg", annotations={names.SPREAD_ANNOTATION: "yes"}))
-    response = await webhook.review(SERVICE_PATH, review_body(SERVICE_PATH, asked))
+    requested = wire(service("shop/web", group="lb/edeg", annotations={names.SPREAD_ANNOTATION: "yes"}))
+    response = await webhook.review(SERVICE_PATH, review_body(SERVICE_PATH, requested))
     status = response["status"]
     assert (response["allowed"], status["code"], status["reason"], status["status"]) == (
         False,
@@ -294,76 +274,6 @@ async def test_connections_are_drained(snapshot: Snapshot) -> None:
             assert (answer.status, answer.headers["Connection"]) == (200, "close")
         stopping.cancel()
         await asyncio.gather(stopping, return_exceptions=True)
-
-
-# --- bytes --------------------------------------------------------------------------------------------------------
-SOUND = review_body(SERVICE_PATH, wire(service("shop/web", group="lb/edge")))
-HEAD = f"POST {SERVICE_PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n".encode()
-
-
-async def test_a_body_in_chunks_is_read(webhook: Connection) -> None:
-    """Chunks may have extensions; the connection can be used again."""
-    chunks = b"".join(
-        b"%x;x=y\r\n%b\r\n" % (len(SOUND[at : at + 99]), SOUND[at : at + 99]) for at in range(0, len(SOUND), 99)
-    )
-    reader, writer = await send(webhook, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n")
-    assert await status_of(reader) == 200
-    writer.write(HEAD + b"Content-Length: %d\r\n\r\n" % len(SOUND) + SOUND)
-    assert await status_of(reader) == 200
-    writer.close()
-
-
-async def test_expect_continue_is_answered(webhook: Connection) -> None:
-    """The server sends 100 before the body and then the response, or 417 for another expectation."""
-    sized = b"Content-Length: %d\r\n" % len(SOUND)
-    reader, writer = await send(webhook, HEAD + sized + b"Expect: 100-continue\r\n\r\n")
-    assert await status_of(reader) == 100
-    writer.write(SOUND)
-    assert await status_of(reader) == 200
-    writer.close()
-    reader, writer = await send(webhook, HEAD + sized + b"Expect: cake\r\n\r\n" + SOUND)
-    assert await status_of(reader) == 417
-    writer.close()
-
-
-@pytest.mark.parametrize(
-    ("line", "status"),
-    [
-        (f"Content-Length: {body.LIMIT + 1}", 413),
-        (f"Content-Length: {body.LIMIT + 1}\r\nExpect: 100-continue", 413),
-        ("Content-Length: 1\r\nContent-Encoding: gzip", 415),
-        ("Content-Length: -1", 400),
-        ("Transfer-Encoding: chunked\r\n\r\nzz", 400),
-    ],
-)
-async def test_an_unacceptable_body_is_refused_by_its_headers(webhook: Connection, line: str, status: int) -> None:
-    """The response comes before the body."""
-    reader, writer = await send(webhook, HEAD + line.encode() + b"\r\n\r\n")
-    assert await status_of(reader) == status
-    writer.close()
-
-
-async def test_large_bodies_share_a_budget(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the budget the response is 503, small bodies are accepted, and the budget is returned."""
-    monkeypatch.setattr(body, "DEADLINE", 60.0)
-    server = WebhookServer(snapshot)
-    server._listener._limits = Limits(exchange=60.0)
-    server._bodies = body.BodyReader(budget=3 << 20)
-    large = review_body(
-        SERVICE_PATH, wire(service("shop/web", group="lb/edge", annotations={"notes": "x" * (2 << 20)}))
-    )
-    async with connected(server) as connection:
-        head = HEAD + b"Content-Length: %d\r\n\r\n" % len(large)
-        first, writing = await send(connection, head + large[:-1])
-        while server._bodies._left > 2 << 20:
-            await asyncio.sleep(0.01)
-        assert (await connection.post(SERVICE_PATH, large))[0] == 503
-        assert (await connection.post(SERVICE_PATH, SOUND))[0] == 200
-        writing.write(large[-1:])
-        assert await status_of(first) == 200
-        assert (await connection.post(SERVICE_PATH, large))[0] == 200
-        assert server._bodies._left == 3 << 20
-        writing.close()
 
 
 async def test_a_review_in_flight_is_answered_while_the_server_stops(

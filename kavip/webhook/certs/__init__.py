@@ -4,10 +4,10 @@ Where the certificate of the webhook comes from, and how the API server comes to
 * :mod:`~kavip.webhook.certs.source`: the certificate source for a ``certs.mode``;
 * :mod:`~kavip.webhook.certs.selfsigned`: ``self``: a dynamic authority; its CA is shared by all replicas;
 * :mod:`~kavip.webhook.certs.provided`: the other modes: another program writes the certificate into a Secret;
-* :mod:`~kavip.webhook.certs.cabundle`: reads and injects ``caBundle`` of the webhook configurations;
-* :mod:`~kavip.webhook.certs.watch`: watches the Secret and the configurations;
-* :mod:`~kavip.webhook.certs.clientca`: the CA of the client certificates of API servers;
-* :mod:`~kavip.webhook.certs.tls`: the TLS context that serves a certificate, and requests one of clients.
+* :mod:`~kavip.webhook.certs.cabundle`: reads ``caBundle`` of the webhook configurations; injects it, or hands it over;
+* :mod:`~kavip.webhook.certs.cainjector`: on the controller's leader: injects what a webhook has handed over;
+* :mod:`~kavip.webhook.certs.watch`: watches the Secret or ConfigMap, and the configurations;
+* :mod:`~kavip.webhook.certs.clientca`: the CA of the client certificates of API servers.
 
 The certificates themselves are values of :mod:`kavip.pki`.
 """

@@ -1,7 +1,8 @@
-"""``caBundle`` of the two webhook configurations: what the API server trusts, and two ways to inject it."""
+"""``caBundle`` of the two webhook configurations: what the API server trusts, and three ways to publish it."""
 
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -11,22 +12,32 @@ from cryptography import x509
 from kavip import names
 from kavip.admission import registration
 from kavip.api.registration import WebhookConfiguration
-from kavip.errors import Conflict, NotFound
+from kavip.api.workload import ConfigMap
+from kavip.errors import AlreadyExists, ApiError, BadInput, Conflict, NotFound
 from kavip.kube.client import Client
-from kavip.kube.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
-from kavip.pki.trustbundle import parse_bundle
+from kavip.kube.resources import CA_CONFIGMAPS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
+from kavip.pki import cabundleconfigmap
+from kavip.pki.trustbundle import encode_pem, parse_bundle
 
 CONFIGURATIONS: Final = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+_ATTEMPTS: Final = 5
+
+Merge = Callable[[Sequence[x509.Certificate]], Sequence[x509.Certificate]]
+"""Returns the CAs to publish, by those that are published now."""
 
 
 class Publisher(Protocol):
     """Makes the API server trust a bundle."""
 
-    async def published(self) -> list[x509.Certificate]:
-        """The CAs that the API server trusts now."""
+    @property
+    def awaited(self) -> str:
+        """What must happen after :meth:`publish` until the API server trusts the bundle; "" if nothing must."""
 
-    async def publish(self, bundle: bytes) -> None:
-        """Write *bundle* into every webhook."""
+    async def published(self) -> list[x509.Certificate]:
+        """The CAs that the API server trusts now, or soon."""
+
+    async def publish(self, merge: Merge) -> list[x509.Certificate]:
+        """Replace the published CAs by what *merge* returns; return those that the API server trusts now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,26 +47,31 @@ class CABundleInjector:
     client: Client
     name: str
 
+    @property
+    def awaited(self) -> str:
+        """Nothing: the API server trusts what is injected."""
+        return ""
+
     async def published(self) -> list[x509.Certificate]:
         """The CAs that every webhook trusts; none without the configurations."""
-        with suppress(NotFound):
-            return await read_ca_bundle(self.client, self.name)
-        return []
+        return await _trusted(self.client, self.name)
 
-    async def publish(self, bundle: bytes) -> None:
+    async def publish(self, merge: Merge) -> list[x509.Certificate]:
         """Apply the field if it differs, then release the ownership of it."""
-        text, wanted = b64encode(bundle).decode(), {*parse_bundle(bundle)}
+        wanted = list(merge(await self.published()))
+        text = b64encode(encode_pem(wanted)).decode()
         for resource in CONFIGURATIONS:
             found = await self.client.get(resource, self.name)
             webhooks = found.webhooks or ()
             current = {webhook.client_config.ca_bundle for webhook in webhooks}
-            if any({*_decoded(each)} != wanted for each in current):  # the order does not matter
+            if any({*_decoded(each)} != {*wanted} for each in current):  # the order does not matter
                 body = {
                     "webhooks": [{"name": webhook.name, "clientConfig": {"caBundle": text}} for webhook in webhooks]
                 }
                 manager = names.CA_FIELD_MANAGER
                 found = await self.client.apply(resource, self.name, body, field_manager=manager, force=True)
             await self._release_ownership(resource, found)
+        return wanted
 
     async def _release_ownership(self, resource: Resource[WebhookConfiguration], found: WebhookConfiguration) -> None:
         """
@@ -74,6 +90,60 @@ class CABundleInjector:
 
 
 @dataclass(frozen=True, slots=True)
+class CABundleConfigMap:
+    """
+    Hands the bundle to the controller, in the ConfigMap *key*, because this account cannot write the configurations.
+
+    The controller's leader injects it into the configurations called *name* (:mod:`.cainjector`). CAs that the bundle
+    no longer has are recorded as dropped until that is done. A write is refused if another replica has written the
+    ConfigMap meanwhile. Then it is merged again, so that no CA is lost.
+    """
+
+    client: Client
+    key: str
+    name: str
+
+    @property
+    def awaited(self) -> str:
+        """The controller."""
+        return f"the leader of the controller has not injected ConfigMap {self.key}; see its log"
+
+    async def published(self) -> list[x509.Certificate]:
+        """The CAs that every webhook trusts, and those of the ConfigMap."""
+        handed_over = _cas(await self._read())
+        return list(dict.fromkeys([*handed_over, *await _trusted(self.client, self.name)]))
+
+    async def publish(self, merge: Merge) -> list[x509.Certificate]:
+        """Write the ConfigMap if it differs; return the CAs that every webhook trusts."""
+        for _ in range(_ATTEMPTS):
+            found = await self._read()
+            handed_over, trusted = _cas(found), await _trusted(self.client, self.name)
+            wanted = merge(handed_over or trusted)
+            data = {names.CA_BUNDLE_KEY: cabundleconfigmap.encode(wanted)}
+            had = {*handed_over, *_dropped_cas(found)} - {*wanted}
+            if dropped := [each for each in trusted if each in had]:
+                data[names.DROPPED_CAS_KEY] = cabundleconfigmap.encode(dropped)
+            if found is not None and found.data == data:
+                return trusted
+            with suppress(AlreadyExists, Conflict, NotFound):  # another writer was faster: merge again
+                await self._write(found, data)
+        raise ApiError(409, "Conflict", f"ConfigMap {self.key} changed {_ATTEMPTS} times while it was being written")
+
+    async def _read(self) -> ConfigMap | None:
+        with suppress(NotFound):
+            return await self.client.get(CA_CONFIGMAPS, self.key)
+        return None
+
+    async def _write(self, found: ConfigMap | None, data: Mapping[str, str]) -> None:
+        if found is None:
+            await self.client.create(CA_CONFIGMAPS, self.key, {"data": data})
+            return
+        others = dict.fromkeys({*(found.data or ())} - {*data})
+        version = {"resourceVersion": found.metadata.resource_version}
+        await self.client.patch(CA_CONFIGMAPS, self.key, {"metadata": version, "data": {**others, **data}})
+
+
+@dataclass(frozen=True, slots=True)
 class WebhookRegistrar:
     """Writes both webhook configurations completely: kavip runs outside the cluster, and has a URL."""
 
@@ -83,20 +153,25 @@ class WebhookRegistrar:
     namespace: str
     options: registration.RegistrationOptions = registration.DEFAULTS
 
+    @property
+    def awaited(self) -> str:
+        """Nothing: the API server trusts what is registered."""
+        return ""
+
     async def published(self) -> list[x509.Certificate]:
         """The CAs that every webhook trusts; none without the configurations."""
-        with suppress(NotFound):
-            return await read_ca_bundle(self.client, self.name)
-        return []
+        return await _trusted(self.client, self.name)
 
-    async def publish(self, bundle: bytes) -> None:
+    async def publish(self, merge: Merge) -> list[x509.Certificate]:
         """Apply both configurations; without a difference the API server writes nothing."""
-        text = b64encode(bundle).decode()
+        bundle = list(merge(await self.published()))
+        text = b64encode(encode_pem(bundle)).decode()
         wanted = registration.configurations(
             self.name, self.client_config, namespace=self.namespace, ca_bundle=text, options=self.options
         )
         for resource, body in zip(CONFIGURATIONS, wanted, strict=True):
             await self.client.apply(resource, self.name, body, force=True)
+        return bundle
 
 
 async def read_ca_bundle(client: Client, name: str) -> list[x509.Certificate]:
@@ -108,6 +183,30 @@ async def read_ca_bundle(client: Client, name: str) -> list[x509.Certificate]:
     ]
     first, *rest = [_decoded(text) for text in dict.fromkeys(texts)] or [[]]
     return [each for each in first if all(each in other for other in rest)]
+
+
+def _cas(configmap: ConfigMap | None) -> list[x509.Certificate]:
+    """The CAs to trust in *configmap*; none if it has anything else."""
+    with suppress(BadInput):
+        return cabundleconfigmap.decode(_data(configmap).get(names.CA_BUNDLE_KEY, ""))
+    return []
+
+
+def _dropped_cas(configmap: ConfigMap | None) -> list[x509.Certificate]:
+    """The dropped CAs in *configmap*; none if it has anything else."""
+    with suppress(BadInput):
+        return cabundleconfigmap.decode_dropped(_data(configmap))
+    return []
+
+
+def _data(configmap: ConfigMap | None) -> Mapping[str, str]:
+    return (configmap.data if configmap else None) or {}
+
+
+async def _trusted(client: Client, name: str) -> list[x509.Certificate]:
+    with suppress(NotFound):
+        return await read_ca_bundle(client, name)
+    return []
 
 
 def _decoded(text: str) -> list[x509.Certificate]:

@@ -10,10 +10,10 @@ from cryptography import x509
 
 from kavip import telemetry
 from kavip.errors import SettingsError
+from kavip.http import tls
 from kavip.pki.trustbundle import PARSE_ERRORS, encode_pem, parse_bundle, unexpired
 from kavip.pki.verification import is_ca
 from kavip.settings import flag_and_variable
-from kavip.webhook.certs import tls
 
 _WANTED: Final = "want CA certificates as PEM, or the path of a file with them"
 _PEM: Final = "-----BEGIN "

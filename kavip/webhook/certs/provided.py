@@ -21,14 +21,14 @@ from cryptography import x509
 from kavip import telemetry
 from kavip.api.cluster import Secret
 from kavip.errors import KavipError, Throttled, Unavailable
+from kavip.http import tls
 from kavip.kube.client import Client
 from kavip.names import Reason
 from kavip.pki import provided
 from kavip.pki.certificates import KeyPair
 from kavip.pki.provided import ProvidedCertificate
-from kavip.pki.trustbundle import UnknownCAs, encode_pem
+from kavip.pki.trustbundle import UnknownCAs
 from kavip.pki.verification import expiry_error, is_trusted
-from kavip.webhook.certs import tls
 from kavip.webhook.certs.cabundle import Publisher, read_ca_bundle
 from kavip.webhook.certs.selfsigned import (
     PROPAGATION,
@@ -46,6 +46,10 @@ log: Final = structlog.get_logger(__name__)
 class TrustManager(Protocol):
     """Which CAs the API server trusts, and whether it can come to trust a certificate."""
 
+    @property
+    def awaited(self) -> str:
+        """What must happen until the API server trusts a valid certificate; "" if the certificate's source does it."""
+
     def trust_error(self, found: ProvidedCertificate) -> str:
         """Why the API server cannot come to trust *found*; "" if it can."""
 
@@ -59,6 +63,11 @@ class InjectedTrust:
 
     client: Client
     name: str
+
+    @property
+    def awaited(self) -> str:
+        """The other controller is part of the certificate's source."""
+        return ""
 
     def trust_error(self, _found: ProvidedCertificate) -> str:
         """Always acceptable: another controller injects ``caBundle``."""
@@ -77,6 +86,11 @@ class PublishedTrust:
         self._publisher, self._clock = publisher, clock
         self._unknown_cas = UnknownCAs()
 
+    @property
+    def awaited(self) -> str:
+        """What the publisher waits for."""
+        return self._publisher.awaited
+
     def trust_error(self, found: ProvidedCertificate) -> str:
         """The API server will trust the CAs of ``ca.crt`` only."""
         return provided.trust_error(found)
@@ -88,12 +102,12 @@ class PublishedTrust:
         So a replica that sees a change of the Secret late removes nothing that the other replicas need.
         """
         now, cas = self._clock(), found.cas
-        published = await self._publisher.published()
-        needed = [] if served is None else _needed_cas(served, cas, published)
-        others = self._unknown_cas.retained(published, {*cas, *needed}, now)
-        wanted = [*cas, *needed, *others]
-        await self._publisher.publish(encode_pem(wanted))
-        return wanted
+
+        def merged(published: Sequence[x509.Certificate]) -> list[x509.Certificate]:
+            needed = [] if served is None else _needed_cas(served, cas, published)
+            return [*cas, *needed, *self._unknown_cas.retained(published, {*cas, *needed}, now)]
+
+        return await self._publisher.publish(merged)
 
 
 def _needed_cas(
@@ -136,7 +150,8 @@ class ProvidedCertificates:
         if error := expiry_error(self._served.certificate, self._clock()):
             return self._problem or f"Secret {self._secret}: {error}; {self._remedy}"
         if not self._was_trusted:
-            return self._problem or f"caBundle does not trust the certificate yet; {self._remedy}"
+            awaited = self._trust.awaited or self._remedy
+            return self._problem or f"caBundle does not trust the certificate yet; {awaited}"
         return ""
 
     async def run(self) -> None:

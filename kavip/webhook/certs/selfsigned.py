@@ -4,9 +4,9 @@
 The CA is in a Secret. The first replica creates it, the first replica that finds it due renews it, and the others read
 it. The leaf stays in memory. A renewal never interrupts TLS:
 
-1. The Secret has the new CA and the previous ones; a replica injects all of them into ``caBundle``.
-2. After :data:`PROPAGATION`, when the API servers have read the bundle, the replica serves a leaf of the new CA and
-   confirms that on the Secret.
+1. The Secret has the new CA and the previous ones; a replica publishes all of them.
+2. ``caBundle`` has them, at once or when the controller has injected them. After :data:`PROPAGATION`, when the API
+   servers have read the bundle, the replica serves a leaf of the new CA and confirms that on the Secret.
 3. When all replicas have confirmed, the previous CAs are removed.
 
 A deleted Secret is handled in the same way: the new CA is injected beside the CAs of ``caBundle``, because every
@@ -29,7 +29,7 @@ from kavip.names import Reason
 from kavip.pki import ca
 from kavip.pki.ca import SharedCA
 from kavip.pki.certificates import KeyPair, is_due, new_leaf
-from kavip.pki.trustbundle import UnknownCAs, encode_pem, parse_bundle
+from kavip.pki.trustbundle import UnknownCAs, unexpired
 from kavip.pki.verification import expiry_error
 from kavip.webhook.certs.cabundle import Publisher
 
@@ -57,7 +57,7 @@ async def no_replicas() -> frozenset[str]:
 
 
 class DynamicAuthority:
-    """Serves a leaf for *hosts* by *serve* whenever one is due, and keeps ``caBundle`` current by *publisher*."""
+    """Serves a leaf for *hosts* by *serve* whenever one is due, and publishes its CAs by *publisher*."""
 
     def __init__(
         self,
@@ -78,15 +78,18 @@ class DynamicAuthority:
         self._serve, self._publisher, self._clock, self._wait = serve, publisher, clock, wait
         self._replica, self._replicas, self._emit_event = replica, replicas, emit_event
         self._leaf: KeyPair | None = None
-        self._published: tuple[bytes, datetime] = (b"", datetime.min.replace(tzinfo=UTC))
+        self._trusted: frozenset[x509.Certificate] = frozenset()  # the CAs of the Secret, once caBundle has all of them
+        self._trusted_since = datetime.max.replace(tzinfo=UTC)
+        self._was_trusted = False
         self._known_cas, self._unknown_cas = set[x509.Certificate](), UnknownCAs()
         self._problem = ""
 
     def unready(self) -> str:
         """Why the API server cannot trust this replica; "" if it can."""
         why = f": {self._problem}" if self._problem else ""
-        if not self._published[0]:
-            return f"caBundle not published yet{why}"
+        if not self._was_trusted:
+            awaited = f": {self._publisher.awaited}" if self._publisher.awaited else ""
+            return f"caBundle not published yet{why or awaited}"
         if self._leaf is not None and (error := expiry_error(self._leaf.certificate, self._clock())):
             return f"{error}{why}"
         return ""
@@ -105,7 +108,7 @@ class DynamicAuthority:
     async def reconcile(self) -> None:
         """Do what is due now; a :class:`KavipError` leaves the last leaf in place."""
         shared = await self._ensure_ca()
-        if self._leaf is None or not shared.trusts(self._leaf):
+        if self._leaf is None:
             self._issue_leaf(shared)
         await self._publish(shared)
         if self._leaf_is_due(shared):
@@ -124,11 +127,15 @@ class DynamicAuthority:
 
     # --- the leaf and the bundle ----------------------------------------------------------------------------------
     def _leaf_is_due(self, shared: SharedCA) -> bool:
-        now = self._clock()
-        if self._leaf is None or is_due(self._leaf.certificate, now):
+        """Whether to issue a leaf: one is due, and API servers have had time to trust the CA that would issue it."""
+        leaf, now = self._leaf, self._clock()
+        if leaf is None or expiry_error(leaf.certificate, now):
             return True
-        _, since = self._published
-        return not shared.has_issued(self._leaf) and now - since >= PROPAGATION
+        if shared.has_issued(leaf):
+            return is_due(leaf.certificate, now)
+        if not shared.trusts(leaf):
+            return bool(self._trusted)  # another program has replaced the Secret; the bundle has only the new CA
+        return bool(self._trusted) and now - self._trusted_since >= PROPAGATION
 
     def _issue_leaf(self, shared: SharedCA) -> None:
         self._leaf = new_leaf(shared.ca, self._hosts, self._clock())
@@ -138,12 +145,17 @@ class DynamicAuthority:
     async def _publish(self, shared: SharedCA) -> None:
         now = self._clock()
         self._known_cas.update(shared.trusted)
-        others = self._unknown_cas.retained(await self._publisher.published(), self._known_cas, now)
-        bundle = shared.trust_bundle(now)
-        await self._publisher.publish(bundle + encode_pem(others))
-        if self._published[0] != bundle:
-            self._published = bundle, now
-            log.info("caBundle published", authorities=len(parse_bundle(bundle)))
+        own = unexpired(shared.trusted, now)
+        trusted = await self._publisher.publish(
+            lambda published: [*own, *self._unknown_cas.retained(published, self._known_cas, now)]
+        )
+        if not {*own} <= {*trusted}:  # the controller has yet to inject them
+            if self._trusted:
+                log.info("new CA waits for its injection", awaited=self._publisher.awaited)
+            self._trusted = frozenset()
+        elif self._trusted != {*own}:
+            self._trusted, self._trusted_since, self._was_trusted = frozenset(own), now, True
+            log.info("caBundle published", authorities=len(own))
 
     async def _confirm(self, shared: SharedCA) -> SharedCA:
         """Confirm on the Secret that this replica serves a leaf of the issuing CA; return the Secret's content."""

@@ -7,14 +7,15 @@ from urllib.parse import urlsplit
 
 from kavip import names
 from kavip.admission import registration
+from kavip.api.cluster import Secret
 from kavip.api.event import Note, ObjectReference
 from kavip.kube.client import Client
 from kavip.kube.events import Events
-from kavip.kube.resources import ENDPOINT_SLICES
+from kavip.kube.resources import ENDPOINT_SLICES, SECRETS
 from kavip.names import Reason
 from kavip.pki.certificates import KeyPair
 from kavip.settings import Settings
-from kavip.webhook.certs.cabundle import CABundleInjector, Publisher, WebhookRegistrar
+from kavip.webhook.certs.cabundle import CABundleConfigMap, CABundleInjector, Publisher, WebhookRegistrar
 from kavip.webhook.certs.provided import InjectedTrust, ProvidedCertificates, PublishedTrust, TrustManager
 from kavip.webhook.certs.selfsigned import DynamicAuthority, EmitEvent, no_replicas
 from kavip.webhook.certs.watch import CertificateWatch
@@ -42,15 +43,22 @@ class CertificateSource:
     """A certificate manager with the watch that wakes it and the Events that it emits; all three must run."""
 
     manager: CertificateManager
-    watch: CertificateWatch
+    watch: CertificateWatch[Secret]
     events: Events
 
 
-def certificate_source(client: Client, settings: Settings, serve: Callable[[KeyPair], None]) -> CertificateSource:
-    """The source for *settings*; *serve* receives each new certificate."""
+def certificate_source(
+    client: Client, settings: Settings, serve: Callable[[KeyPair], None], *, publishes: bool = True
+) -> CertificateSource:
+    """
+    The source for *settings*; *serve* receives each new certificate.
+
+    It *publishes* ``caBundle`` itself, or hands the bundle to the controller (:func:`hands_over`).
+    """
     mode = settings.certs_mode
     secret = f"{settings.namespace}/{names.CA_SECRET_NAME if mode == 'self' else settings.certs_secret}"
-    watch = CertificateWatch(client, secret=secret, configuration=settings.webhook_configuration)
+    watch = CertificateWatch(client, SECRETS, secret, configuration=settings.webhook_configuration)
+    publisher = _publisher(client, settings) if publishes else _handover(client, settings)
     events = Events(client, reporter=REPORTER, instance=settings.replica)
     emit_event, hosts = _event_emitter(events, secret), _hosts(settings)
     manager: CertificateManager
@@ -60,7 +68,7 @@ def certificate_source(client: Client, settings: Settings, serve: Callable[[KeyP
             namespace=settings.namespace,
             hosts=hosts,
             serve=serve,
-            publisher=_publisher(client, settings),
+            publisher=publisher,
             replica=settings.replica,
             replicas=no_replicas if settings.webhook_url else _replicas(client, settings),
             emit_event=emit_event,
@@ -69,10 +77,10 @@ def certificate_source(client: Client, settings: Settings, serve: Callable[[KeyP
     else:
         trust: TrustManager = InjectedTrust(client, settings.webhook_configuration)
         if mode == "provided":
-            trust = PublishedTrust(_publisher(client, settings))
+            trust = PublishedTrust(publisher)
         values = {"host": hosts[0], "namespace": settings.namespace, "service": settings.webhook_service}
         manager = ProvidedCertificates(
-            watch.secret,
+            watch.source,
             secret=secret,
             host=hosts[0],
             remedy=REMEDIES[mode].format_map(values),
@@ -82,6 +90,19 @@ def certificate_source(client: Client, settings: Settings, serve: Callable[[KeyP
             wait=watch.wait,
         )
     return CertificateSource(manager, watch, events)
+
+
+def hands_over(settings: Settings) -> bool:
+    """
+    Whether a webhook that runs without a controller hands its bundle to the controller, which injects it.
+
+    Not with a webhook URL, because such a webhook registers itself; and not if another program injects ``caBundle``.
+    """
+    return not settings.webhook_url and settings.certs_mode in ("self", "provided")
+
+
+def _handover(client: Client, settings: Settings) -> Publisher:
+    return CABundleConfigMap(client, f"{settings.namespace}/{names.CA_CONFIGMAP_NAME}", settings.webhook_configuration)
 
 
 def _publisher(client: Client, settings: Settings) -> Publisher:

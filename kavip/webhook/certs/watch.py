@@ -1,26 +1,25 @@
-"""Watches the Secret and the webhook configurations by name, and wakes the certificate source after a change."""
+"""Watches the source of a certificate and the webhook configurations by name, and ends a wait after a change."""
 
 import asyncio
-from typing import Any, Final
+from typing import Any, Final, Generic
 
-from kavip.api.cluster import Secret
 from kavip.kube.client import Client
 from kavip.kube.informer import Informer
-from kavip.kube.resources import SECRETS, Resource
+from kavip.kube.resources import Resource, T
 from kavip.webhook.certs.cabundle import CONFIGURATIONS
 
 _DEBOUNCE: Final = 0.2  # seconds: debounces bursts, and rate-limits fights with other writers
 
 
-class CertificateWatch:
-    """A watch on the Secret ``namespace/name`` and on both webhook configurations called *configuration*."""
+class CertificateWatch(Generic[T]):
+    """A watch on the object *key* of *resource*, and on both webhook configurations called *configuration*."""
 
-    def __init__(self, client: Client, *, secret: str, configuration: str) -> None:
+    def __init__(self, client: Client, resource: Resource[T], key: str, *, configuration: str) -> None:
         """:meth:`run` starts the watch."""
-        self._secret = secret
-        namespace, _, name = secret.partition("/")
-        self._secrets = _by_name(client, SECRETS, name, namespace=namespace)
-        self._informers = [self._secrets, *(_by_name(client, each, configuration) for each in CONFIGURATIONS)]
+        self._key = key
+        namespace, _, name = key.partition("/")
+        self._source: Informer[T] = _by_name(client, resource, name, namespace=namespace)
+        self._informers = [self._source, *(_by_name(client, each, configuration) for each in CONFIGURATIONS)]
         self._changed = asyncio.Event()
         for informer in self._informers:
             informer.subscribe(lambda _old, _new: self._changed.set())
@@ -41,14 +40,13 @@ class CertificateWatch:
             pass
         self._changed.clear()
 
-    def secret(self) -> Secret | str:
-        """The Secret, or why there is none; "" while that is unknown."""
-        found: Secret | None = self._secrets.store.get(self._secret)
-        if found is not None:
+    def source(self) -> T | str:
+        """The object, or why there is none; "" while that is unknown."""
+        if (found := self._source.store.get(self._key)) is not None:
             return found
-        if self._secrets.synced.is_set():
+        if self._source.synced.is_set():
             return "does not exist"
-        return f"cannot be read: {self._secrets.current_error}" if self._secrets.current_error else ""
+        return f"cannot be read: {self._source.current_error}" if self._source.current_error else ""
 
 
 def _by_name(client: Client, resource: Resource[Any], name: str, *, namespace: str = "") -> Informer[Any]:

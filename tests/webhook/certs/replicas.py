@@ -17,8 +17,9 @@ from kavip.errors import AlreadyExists, Conflict, NotFound
 from kavip.kube.client import Client
 from kavip.names import Reason
 from kavip.pki.certificates import KeyPair
-from kavip.pki.trustbundle import parse_bundle
+from kavip.pki.trustbundle import encode_pem, parse_bundle
 from kavip.pki.verification import has_signed
+from kavip.webhook.certs.cabundle import Merge, Publisher
 from kavip.webhook.certs.selfsigned import DynamicAuthority
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
@@ -36,6 +37,14 @@ class OneSecret:
         self.replicas = set[str]()
         self.calls: Counter[str] = Counter()
         self._version = 0
+
+    def publisher_of(self, replica: "Replica") -> Publisher:
+        """The publisher of *replica*: itself, without a controller."""
+        return replica
+
+    async def run_controller(self, _now: datetime) -> bool:
+        """Let the controller work, if there is one; return whether a watch has woken the replica."""
+        return False
 
     async def endpoints(self) -> frozenset[str]:
         """The replicas behind the Service."""
@@ -105,12 +114,13 @@ class Replica:
         if name:
             api.replicas.add(name)
         self.publishing: Exception | None = None
+        self.publisher = api.publisher_of(self)
         self.authority = DynamicAuthority(
             cast(Client, api),
             namespace="kavip",
             hosts=HOSTS,
             serve=lambda leaf: self.done.append(("leaf", leaf)),
-            publisher=self,
+            publisher=self.publisher,
             replica=name,
             replicas=api.endpoints,
             emit_event=lambda reason, text: self.events.append((reason, text)),
@@ -121,18 +131,26 @@ class Replica:
         """What any replica published last."""
         return parse_bundle(self.api.trusted)
 
-    async def publish(self, bundle: bytes) -> None:
-        """Record *bundle*."""
+    @property
+    def awaited(self) -> str:
+        """Nothing."""
+        return ""
+
+    async def publish(self, merge: Merge) -> list[x509.Certificate]:
+        """Publish and record a bundle."""
         if self.publishing:
             raise self.publishing
-        self.api.trusted = bundle
-        self.done.append(("bundle", bundle))
+        self.api.trusted = encode_pem(merge(await self.published()))
+        self.done.append(("bundle", self.api.trusted))
+        return await self.published()
 
     async def reconcile(self, after: timedelta = timedelta()) -> list[str]:
         """Let *after* pass, reconcile once, and return the kinds of the recorded actions."""
         self.now += after
         begun = len(self.done)
         await self.authority.reconcile()
+        if await self.api.run_controller(self.now):
+            await self.authority.reconcile()
         return [what for what, _ in self.done[begun:]]
 
     async def attempt(self) -> None:

@@ -61,7 +61,7 @@ def text(*certificates: Any) -> str:
 async def test_only_a_different_bundle_is_written() -> None:
     """A configuration with a wrong bundle in one webhook is written by kavip's own manager; the other is not."""
     api = Configurations([text(ONE, OTHER)], [text(ONE, OTHER), text(ONE)])
-    await CABundleInjector(cast(Client, api), "kavip").publish(encode_pem([ONE, OTHER]))
+    await CABundleInjector(cast(Client, api), "kavip").publish(lambda _: [ONE, OTHER])
     assert api.applied == [("ValidatingWebhookConfiguration", names.CA_FIELD_MANAGER)]
     assert {*api.carried["ValidatingWebhookConfiguration"]} == {text(ONE, OTHER)}
 
@@ -69,7 +69,7 @@ async def test_only_a_different_bundle_is_written() -> None:
 async def test_the_order_of_cas_does_not_matter() -> None:
     """Replicas that list the same CAs in another order do not write; malformed data is replaced."""
     api = Configurations([text(ONE, OTHER)], ["garbage"])
-    await CABundleInjector(cast(Client, api), "kavip").publish(encode_pem([OTHER, ONE]))
+    await CABundleInjector(cast(Client, api), "kavip").publish(lambda _: [OTHER, ONE])
     assert [kind for kind, _ in api.applied] == ["ValidatingWebhookConfiguration"]
 
 
@@ -91,11 +91,11 @@ async def test_the_ownership_of_ca_bundle_is_released() -> None:
     api = Configurations([text(ONE)], [text(ONE)])
     api.claims = [{"manager": "helm"}, {"manager": names.CA_FIELD_MANAGER}]
     publisher = CABundleInjector(cast(Client, api), "kavip")
-    await publisher.publish(encode_pem([ONE]))
+    await publisher.publish(lambda _: [ONE])
     assert api.claims == [{"manager": "helm"}]
     assert (api.applied, api.disowned) == ([], 1)
     api.claims = [{"manager": names.CA_FIELD_MANAGER}]
-    await publisher.publish(encode_pem([ONE]))
+    await publisher.publish(lambda _: [ONE])
     assert api.disowned == 1, "an empty list would make the API server drop the owners of all fields"
 
 
@@ -103,5 +103,5 @@ async def test_a_conflict_on_release_is_ignored() -> None:
     """If another replica has changed the configuration meanwhile, nothing is raised."""
     api = Configurations([text(ONE)], [text(ONE)])
     api.claims, api.is_stale = [{"manager": "helm"}, {"manager": names.CA_FIELD_MANAGER}], True
-    await CABundleInjector(cast(Client, api), "kavip").publish(encode_pem([ONE]))
+    await CABundleInjector(cast(Client, api), "kavip").publish(lambda _: [ONE])
     assert api.disowned == 0

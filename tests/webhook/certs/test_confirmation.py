@@ -8,12 +8,22 @@ import pytest
 
 from kavip import names
 from kavip.errors import Forbidden
+from kavip.kube.resources import SECRETS
 from kavip.names import Reason
 from kavip.pki import ca, certificates
 from kavip.pki.trustbundle import UNKNOWN_CA_LIFETIME, encode_pem, parse_bundle
 from tests.webhook.certs.replicas import MINUTE, NOW, OneSecret, Replica, is_trusted
+from tests.webhook.certs.splitcluster import SplitCluster
 
 TEN = timedelta(seconds=10)
+
+
+@pytest.fixture(name="api", params=[OneSecret, SplitCluster])
+def _api(request: pytest.FixtureRequest) -> OneSecret:
+    """A cluster in which replicas publish themselves, and one in which the controller does."""
+    found = request.param()
+    assert isinstance(found, OneSecret)
+    return found
 
 
 def everywhere(*replicas: Replica) -> bool:
@@ -34,17 +44,15 @@ async def started(api: OneSecret, *replica_names: str) -> list[Replica]:
     return replicas
 
 
-async def test_nothing_is_confirmed_while_there_is_one_ca() -> None:
+async def test_nothing_is_confirmed_while_there_is_one_ca(api: OneSecret) -> None:
     """The first start writes the Secret once, without a confirmation."""
-    api = OneSecret()
     await started(api, "a", "b")
     assert api.annotations == {}
     assert api.calls["confirm"] == 0
 
 
-async def test_the_previous_ca_is_dropped_after_the_last_confirmation() -> None:
+async def test_the_previous_ca_is_dropped_after_the_last_confirmation(api: OneSecret) -> None:
     """At every step every leaf is trusted; without one confirmation the previous CA stays."""
-    api = OneSecret()
     a, b = await started(api, "a", "b")
     api.annotate(names.ROTATE_ANNOTATION, "true")
     for each in (a, b, a, b):
@@ -61,14 +69,13 @@ async def test_the_previous_ca_is_dropped_after_the_last_confirmation() -> None:
     assert authorities(api) == 1
     assert everywhere(a, b)
     assert api.annotations == {}
-    assert await a.reconcile(TEN) == ["bundle"]
+    assert "leaf" not in await a.reconcile(TEN)
     assert authorities(api) == 1
     assert (Reason.CERTIFICATE_RENEWED, "CA renewed: requested by annotation") in a.events
 
 
-async def test_a_replica_that_is_gone_need_not_confirm() -> None:
+async def test_an_ended_replica_need_not_confirm(api: OneSecret) -> None:
     """A replica that has left the Service needs no confirmation."""
-    api = OneSecret()
     a, _gone = await started(api, "a", "b")
     api.annotate(names.ROTATE_ANNOTATION, "true")
     await a.reconcile(TEN)
@@ -79,9 +86,8 @@ async def test_a_replica_that_is_gone_need_not_confirm() -> None:
     assert authorities(api) == 1
 
 
-async def test_a_replica_that_starts_during_a_rotation_confirms_at_once() -> None:
+async def test_a_replica_that_starts_during_a_rotation_confirms_at_once(api: OneSecret) -> None:
     """Its first leaf is of the new CA; the previous CA stays for the other replica."""
-    api = OneSecret()
     (a,) = await started(api, "a")
     api.annotate(names.ROTATE_ANNOTATION, "true")
     await a.reconcile(TEN)
@@ -93,24 +99,22 @@ async def test_a_replica_that_starts_during_a_rotation_confirms_at_once() -> Non
     assert everywhere(a, b)
 
 
-async def test_without_endpoints_the_previous_ca_expires() -> None:
+@pytest.mark.parametrize("unknown", [{"a", ""}, set()])
+async def test_without_endpoints_the_previous_ca_expires(api: OneSecret, unknown: set[str]) -> None:
     """Without EndpointSlices, or with a nameless endpoint, the previous CA stays until all its leaves have expired."""
-    for unknown in ({"a", ""}, set[str]()):
-        api = OneSecret()
-        (a,) = await started(api, "a")
-        api.annotate(names.ROTATE_ANNOTATION, "true")
-        await a.reconcile(TEN)
-        api.replicas = unknown
-        await a.reconcile(MINUTE)
-        await a.reconcile(certificates.LEAF_LIFETIME)
-        assert authorities(api) == 2
-        await a.reconcile(ca.GRACE)
-        assert authorities(api) == 1
+    (a,) = await started(api, "a")
+    api.annotate(names.ROTATE_ANNOTATION, "true")
+    await a.reconcile(TEN)
+    api.replicas = unknown
+    await a.reconcile(MINUTE)
+    await a.reconcile(certificates.LEAF_LIFETIME)
+    assert authorities(api) == 2
+    await a.reconcile(ca.GRACE)
+    assert authorities(api) == 1
 
 
-async def test_a_confirmation_of_another_ca_does_not_count() -> None:
+async def test_a_confirmation_of_another_ca_does_not_count(api: OneSecret) -> None:
     """An annotation with the fingerprint of another CA is ignored."""
-    api = OneSecret()
     (a,) = await started(api, "a")
     api.replicas.add("b")
     api.annotate(names.ROTATE_ANNOTATION, "true")
@@ -120,9 +124,8 @@ async def test_a_confirmation_of_another_ca_does_not_count() -> None:
     assert authorities(api) == 2
 
 
-async def test_two_replicas_drop_the_previous_ca_together() -> None:
+async def test_two_replicas_drop_the_previous_ca_together(api: OneSecret) -> None:
     """The slower replica gets a conflict, and succeeds at the next reconcile."""
-    api = OneSecret()
     a, b = await started(api, "a", "b")
     api.annotate(names.ROTATE_ANNOTATION, "true")
     await a.reconcile(TEN)
@@ -134,9 +137,8 @@ async def test_two_replicas_drop_the_previous_ca_together() -> None:
     assert api.annotations == {}
 
 
-async def test_repeated_rotations_keep_every_leaf_trusted() -> None:
+async def test_repeated_rotations_keep_every_leaf_trusted(api: OneSecret) -> None:
     """With two previous CAs a further request waits, so the leaf of a slow replica stays trusted."""
-    api = OneSecret()
     fast, slow = await started(api, "fast", "slow")
     for _ in range(4):
         api.annotate(names.ROTATE_ANNOTATION, "true")
@@ -150,9 +152,8 @@ async def test_repeated_rotations_keep_every_leaf_trusted() -> None:
     assert everywhere(fast, slow)
 
 
-async def test_only_true_requests_a_rotation() -> None:
+async def test_only_true_requests_a_rotation(api: OneSecret) -> None:
     """Any other value of the annotation changes nothing."""
-    api = OneSecret()
     (a,) = await started(api, "a")
     api.annotate(names.ROTATE_ANNOTATION, "false")
     await a.reconcile(TEN)
@@ -160,9 +161,8 @@ async def test_only_true_requests_a_rotation() -> None:
     assert api.calls["patch"] == 0
 
 
-async def test_other_annotations_stay() -> None:
+async def test_other_annotations_stay(api: OneSecret) -> None:
     """A rotation removes only kavip's own annotations."""
-    api = OneSecret()
     (a,) = await started(api, "a")
     api.annotate("example.com/owner", "ops")
     api.annotate(names.ROTATE_ANNOTATION, "true")
@@ -172,9 +172,8 @@ async def test_other_annotations_stay() -> None:
     assert api.annotations == {"example.com/owner": "ops"}
 
 
-async def test_unknown_cas_stay_for_a_while() -> None:
+async def test_unknown_cas_stay_for_a_while(api: OneSecret) -> None:
     """They may belong to replicas in another mode; a CA that one replica has removed stays removed."""
-    api = OneSecret()
     await started(api, "earlier")
     api.replicas.clear()
     others = [certificates.new_ca(NOW).certificate for _ in range(5)]  # a ca.crt can have many
@@ -200,12 +199,11 @@ def test_every_replica_name_gives_a_valid_annotation_key() -> None:
         assert int(key, 16)
 
 
-async def test_a_leaf_in_the_secret_is_replaced() -> None:
+async def test_a_leaf_in_the_secret_is_replaced(api: OneSecret) -> None:
     """The Secret must have a CA: API servers reject leaves that a leaf has signed."""
-    api = OneSecret()
     leaf = certificates.new_leaf(certificates.new_ca(NOW), ["kavip"], NOW)
     data = {"tls.crt": leaf.certificate_pem, "tls.key": leaf.key_pem}
-    await api.create(None, "", {"data": {key: b64encode(value).decode() for key, value in data.items()}})
+    await api.create(SECRETS, "", {"data": {key: b64encode(value).decode() for key, value in data.items()}})
     (a,) = await started(api, "a")
     assert everywhere(a)
     assert api.calls["patch"] == 1

@@ -11,8 +11,9 @@ from kavip.names import Reason
 from kavip.pki import certificates
 from kavip.pki.certificates import KeyPair
 from kavip.pki.provided import ProvidedCertificate
-from kavip.pki.trustbundle import UNKNOWN_CA_LIFETIME, encode_pem, parse_bundle
+from kavip.pki.trustbundle import UNKNOWN_CA_LIFETIME, encode_pem
 from kavip.pki.verification import is_trusted
+from kavip.webhook.certs.cabundle import Merge
 from kavip.webhook.certs.provided import ProvidedCertificates, PublishedTrust, TrustManager
 from kavip.webhook.certs.selfsigned import PROPAGATION
 from tests.pki.secrets import HOST, secret_of
@@ -35,11 +36,17 @@ class FakeCluster:
         """The CAs that the API server trusts."""
         return self.trusted if self.installed else []
 
-    async def publish(self, bundle: bytes) -> None:
+    @property
+    def awaited(self) -> str:
+        """Nothing."""
+        return ""
+
+    async def publish(self, merge: Merge) -> list[x509.Certificate]:
         """Replace them."""
         if not self.installed:
             raise NotFound(404, "NotFound", "no configuration")
-        self.trusted = parse_bundle(bundle)
+        self.trusted = list(merge(self.trusted))
+        return self.trusted
 
     def fill(self, ca: KeyPair, *others: KeyPair) -> KeyPair:
         """Write a new leaf of *ca* into the Secret, with *ca* and *others* as ``ca.crt``."""
@@ -53,6 +60,11 @@ class OtherInjector:
     """Another controller injects ``caBundle``."""
 
     cluster: FakeCluster
+
+    @property
+    def awaited(self) -> str:
+        """Nothing."""
+        return ""
 
     def trust_error(self, _found: ProvidedCertificate) -> str:
         """Always acceptable."""

@@ -130,14 +130,14 @@ async def test_removing_ca_crt_drops_the_previous_cas() -> None:
 
 
 async def test_a_replaced_secret_is_used_at_once() -> None:
-    """The previous leaf is no longer trusted, so a new one is issued before the publication."""
+    """The previous leaf is no longer trusted, so a new one is served as soon as its CA is published."""
     api = OneSecret()
     replica = Replica(api)
     await replica.reconcile()
-    stranger = OneSecret()
-    await Replica(stranger).reconcile()
-    api.secret = stranger.secret
-    assert await replica.reconcile(MINUTE) == ["leaf", "bundle"]
+    unrelated = OneSecret()
+    await Replica(unrelated).reconcile()
+    api.secret = unrelated.secret
+    assert await replica.reconcile(MINUTE) == ["bundle", "leaf"]
     assert is_trusted(replica.leaf, replica.bundle)
 
 

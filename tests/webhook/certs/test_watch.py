@@ -31,11 +31,11 @@ class FakeApi:
         """With an *error*, listing Secrets fails."""
         self.secrets, self.error = secrets, error
         self.news = asyncio.Queue[Secret]()
-        self.asked = set[tuple[str, str, str]]()
+        self.requested = set[tuple[str, str, str]]()
 
     async def list(self, resource: Any, *, namespace: str, fields: str, **_: Any) -> tuple[Sequence[Any], str]:
         """All objects."""
-        self.asked.add((resource.kind, namespace, fields))
+        self.requested.add((resource.kind, namespace, fields))
         if resource is SECRETS and self.error:
             raise self.error
         return (self.secrets if resource is SECRETS else ()), "1"
@@ -52,9 +52,9 @@ class FakeApi:
 
 
 @asynccontextmanager
-async def watching(api: FakeApi) -> AsyncIterator[CertificateWatch]:
+async def watching(api: FakeApi) -> AsyncIterator[CertificateWatch[Secret]]:
     """A watch that runs."""
-    watch = CertificateWatch(cast(Client, api), secret="kavip/tls", configuration="kavip")
+    watch = CertificateWatch(cast(Client, api), SECRETS, "kavip/tls", configuration="kavip")
     task = asyncio.create_task(watch.run())
     try:
         yield watch
@@ -68,7 +68,7 @@ async def test_three_objects_are_watched_by_name() -> None:
     """The Secret in its namespace and both configurations: RBAC grants no more."""
     async with watching(api := FakeApi()):
         await asyncio.sleep(1)
-    assert api.asked == {
+    assert api.requested == {
         ("Secret", "kavip", "metadata.name=tls"),
         ("MutatingWebhookConfiguration", "", "metadata.name=kavip"),
         ("ValidatingWebhookConfiguration", "", "metadata.name=kavip"),
@@ -83,9 +83,9 @@ async def test_the_secret_or_the_cause_is_known() -> None:
         (FakeApi(error=Forbidden(403, "Forbidden", "no")), "cannot be read: Forbidden"),
     ):
         async with watching(api) as watch:
-            assert watch.secret() == ""
+            assert watch.source() == ""
             await asyncio.sleep(1)
-            assert watch.secret() == expected
+            assert watch.source() == expected
 
 
 async def test_a_change_ends_a_wait() -> None:
@@ -100,7 +100,7 @@ async def test_a_change_ends_a_wait() -> None:
         asleep = clock()
         await watch.wait(10)
         assert clock() - asleep < 1
-        assert watch.secret() == FOUND
+        assert watch.source() == FOUND
 
 
 async def test_the_mode_selects_the_certificate_manager() -> None:
