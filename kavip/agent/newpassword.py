@@ -1,7 +1,7 @@
 """
 Whether a pod that has just started has the password that the other nodes use.
 
-The pod knows only the mounted password. While a password is replaced in place, the other nodes use the previous one
+The pod has only the mounted password. While a password is replaced in place, the other nodes use the previous one
 until all switch at one instant. A pod that starts in this time would accept no advert and become a second master.
 
 It becomes master after three intervals at the earliest. Until then its keepalived counts the adverts of the others as

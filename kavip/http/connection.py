@@ -191,8 +191,8 @@ class BoundedConnection(web.RequestHandler):
         self,
         request: web.BaseRequest,  # noqa: ARG002 - aiohttp's signature
         status: int = 500,
-        exc: BaseException | None = None,  # noqa: ARG002
-        message: str | None = None,  # noqa: ARG002
+        exc: BaseException | None = None,  # noqa: ARG002 - the same
+        message: str | None = None,  # noqa: ARG002 - the same
     ) -> web.Response:
         """Answer a malformed request; nothing is logged, because any client can send one."""
         why = "internal error" if status >= 500 else "this is not HTTP/1.1"

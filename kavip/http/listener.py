@@ -101,7 +101,7 @@ class _BoundedServer(web.Server):
 
     def _make_request(self, message: RawRequestMessage, *rest: Any) -> web.BaseRequest:
         if message.url is None:  # aiohttp's parser returns None for some heads, on which its own request would fail
-            message = message._replace(url=_NOWHERE)  # type: ignore[unreachable]
+            message = message._replace(url=_NOWHERE)  # type: ignore[unreachable]  # aiohttp declares it present
         return super()._make_request(message, *rest)
 
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
@@ -111,7 +111,7 @@ class _BoundedServer(web.Server):
     def forget(self, handler: web.RequestHandler) -> None:
         """Give the place of *handler*, a connection that has ended, to another one."""
         self.open_connections.pop(handler, None)  # type: ignore[call-overload]  # a BoundedConnection
-        self.leaving.pop(handler, None)  # type: ignore[call-overload]
+        self.leaving.pop(handler, None)  # type: ignore[call-overload]  # the same
         self._freed()
 
 

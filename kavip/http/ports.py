@@ -1,17 +1,21 @@
 """
-The plain ports: ``/livez`` and ``/readyz`` on one, ``/metrics`` on another.
+The small ports: ``/livez`` and ``/readyz`` on one, ``/metrics`` on another, which may be secured.
 
 ``/livez`` succeeds while the event loop runs. ``/readyz`` lists what is missing, and succeeds if nothing is. Each
-answer closes its connection, so no client can rest on one.
+answer closes its connection, so no client can rest on one. A secured port uses TLS, and serves a page only to a client
+whose token allows it.
 """
 
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from aiohttp import web
 
 from kavip import names, telemetry
+from kavip.http.bearertoken import Authorize, refusal
 from kavip.http.connection import Limits
 from kavip.http.listener import Listener
 
@@ -19,8 +23,18 @@ LIMITS: Final = Limits(connections=64, unused=5.0, grace=0.0, keep_alive=False)
 Pages = Mapping[str, Callable[[], web.Response]]
 
 
+@dataclass(frozen=True, slots=True)
+class Security:
+    """The *tls* context of each new connection, and which clients may read the pages."""
+
+    tls: Callable[[], ssl.SSLContext]
+    authorize: Authorize
+
+
 @asynccontextmanager
-async def serving(pages: Pages, host: str, port: int, *, name: str) -> AsyncIterator[int]:
+async def serving(
+    pages: Pages, host: str, port: int, *, name: str, security: Security | None = None
+) -> AsyncIterator[int]:
     """Serve *pages* for the duration of the context; yields the port. Evictions count under *name*."""
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
@@ -29,9 +43,11 @@ async def serving(pages: Pages, host: str, port: int, *, name: str) -> AsyncIter
             return web.Response(text=f"want one of {', '.join(sorted(pages))}\n", status=404)
         if request.method not in ("GET", "HEAD"):
             return web.Response(text="want GET\n", status=405, headers={"Allow": "GET, HEAD"})
-        return page()
+        refused = await refusal(request, security.authorize) if security else None
+        return refused or page()
 
-    listener = Listener(answer, limits=LIMITS, evicted=telemetry.EVICTIONS.labels(name).inc)
+    tls = security.tls if security else None
+    listener = Listener(answer, tls=tls, limits=LIMITS, evicted=telemetry.EVICTIONS.labels(name).inc)
     bound = await listener.start(host, port)
     try:
         yield bound

@@ -3,7 +3,7 @@ Fair shares of the connections of a port: which connection a new one displaces. 
 
 The connections of a port form a tree: each has a path, for example the kind of its sender, and then the sender. On each
 level of the tree the branches have equal shares (max-min fairness). The connection that is displaced is one of the
-largest branch, and there of the largest branch of the next level. So a branch that wants less than its share keeps all
+largest branch, and there of the largest branch of the next level. So a branch that needs less than its share keeps all
 that it has, and the others divide the rest. A new connection displaces none of a branch that is smaller than its own.
 """
 
@@ -47,10 +47,10 @@ def displaced(taken: Iterable[C], new: Occupant, *, rank: Rank[C]) -> C | None:
     for each in taken:
         branches[each.path].append(each)
     size = _sizes({path: len(members) for path, members in branches.items()})
-    size.update(_prefixes(new.path))
+    size.update(prefixes(new.path))
 
     def largest_first(path: Path) -> list[int]:
-        return [-size[prefix] for prefix in _prefixes(path)]
+        return [-size[prefix] for prefix in prefixes(path)]
 
     for _, tied in groupby(sorted(branches, key=largest_first), key=largest_first):
         ranked = ((order, each) for path in tied for each in branches[path] if (order := rank(each)) is not None)
@@ -63,23 +63,24 @@ def displaced(taken: Iterable[C], new: Occupant, *, rank: Rank[C]) -> C | None:
 def fewest(waiting: Iterable[C], taken: Iterable[Occupant]) -> C:
     """The one of *waiting* (oldest first, at least one) whose branches have the fewest of *taken*."""
     size = _sizes(Counter(each.path for each in taken))
-    return min(waiting, key=lambda each: [size[prefix] for prefix in _prefixes(each.path)])
+    return min(waiting, key=lambda each: [size[prefix] for prefix in prefixes(each.path)])
 
 
 def _sizes(members: dict[Path, int]) -> Counter[Path]:
     """The number of connections of each branch, from those of each path."""
     size = Counter[Path]()
     for path, count in members.items():
-        for prefix in _prefixes(path):
+        for prefix in prefixes(path):
             size[prefix] += count
     return size
 
 
-def _prefixes(path: Path) -> list[Path]:
+def prefixes(path: Path) -> list[Path]:
+    """The branches of *path*, from the root."""
     return [path[:length] for length in range(1, len(path) + 1)]
 
 
 def _is_smaller(path: Path, than: Path, size: Counter[Path]) -> bool:
     """Whether the branch of *path* is smaller than that of *than*, on the level where the two part."""
-    pairs = zip(_prefixes(path), _prefixes(than), strict=True)
+    pairs = zip(prefixes(path), prefixes(than), strict=True)
     return next((size[one] < size[other] for one, other in pairs if one != other), False)

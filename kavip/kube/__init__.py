@@ -8,6 +8,8 @@ The API server: the only package that imports kubernetes_asyncio.
 * :mod:`.workqueue`: the rate-limited work queue; :mod:`.backoff`: the delay after a failure.
 * :mod:`.leader`, :mod:`.lease`: leader election.
 * :mod:`.events`: Kubernetes Events, with low priority.
+* :mod:`.reviewer`: reviews, such as SubjectAccessReviews: bounded, deduplicated and cached;
+  :mod:`.delegatedauth`: by them, which tokens may get ``/metrics``.
 
-The package does not know what a Service means to kavip. Jitter and monotonic time are used only here.
+Nothing here depends on what a Service means to kavip. Jitter and monotonic time are used only here.
 """

@@ -1,8 +1,8 @@
 """
 The verbs of the Kubernetes API, typed by :class:`Resource`.
 
-A call takes at most ten seconds, and fails with one of :mod:`kavip.errors`. The client never retries, because only the
-caller knows whether its decision is still valid. Objects are named by key: ``ns/name``, or ``name`` for a
+A call takes at most ten seconds, and fails with one of :mod:`kavip.errors`. The client never retries: only the caller
+can determine whether its decision is still valid. Objects are named by key: ``ns/name``, or ``name`` for a
 cluster-scoped kind. Request bodies are plain JSON values; results are Structs.
 """
 

@@ -253,7 +253,7 @@ def _decoder(kind: type[_Any]) -> msgspec.json.Decoder[_Any]:
 
 
 def _not_kubernetes(what: str, why: str) -> Unavailable:
-    return Unavailable(0, "Garbled", f"{what} is no answer of an API server: {why}")
+    return Unavailable(0, "Garbled", f"{what} is not a response of an API server: {why}")
 
 
 def _one_line(error: Exception) -> str:

@@ -8,7 +8,7 @@ It recovers from everything that an API server may do, without losing a change:
 * 429, 5xx, no server: retried with back-off, not before ``Retry-After``; each change of state is logged once;
 * a malformed object: logged once; its last valid version stays in the store;
 * a kind that is not installed: retried. An *optional* kind counts as synced and empty meanwhile. So does a kind that
-  kavip may not read, if it has *tolerate_forbidden*.
+  kavip may not read, if it has *tolerate_forbidden*, or if its namespace does not exist.
 
 Subscribers are called synchronously after the change of the store, so they see the state that the store has.
 
@@ -65,9 +65,15 @@ class Informer(Generic[T]):
         labels: str = "",
         fields: str = "",
         timing: InformerTiming | None = None,
+        lacks_namespace: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Start empty and not synced."""
-        self.resource = resource
+        """
+        Start empty and not synced.
+
+        *lacks_namespace*: whether *namespace* does not exist. Then kavip may not read it: its Roles went with it.
+        """
+        self.resource, self.namespace = resource, namespace
+        self.lacks_namespace = lacks_namespace
         self.synced = asyncio.Event()
         self.is_available = False
         """Whether the kind is installed and may be read."""
@@ -75,6 +81,7 @@ class Informer(Generic[T]):
         """The type of the error that interrupts the watch; "" while it works."""
         self.error_count = 0
         """How many lists and watches have failed, and how many objects were malformed."""
+        self._about = {"kind": resource.kind} | ({"namespace": namespace} if namespace else {})  # in log lines
         self._client, self._timing = client, timing or InformerTiming()
         self._selection = {"namespace": namespace, "labels": labels, "fields": fields}
         self._objects: dict[str, T] = {}
@@ -90,6 +97,11 @@ class Informer(Generic[T]):
         # numbers of lists: the last that was started, the last that was stored, the last that was requested
         self._started = self._stored = self._requested = 0
         self._list_stored = asyncio.Event()  # replaced after each list
+
+    @property
+    def description(self) -> str:
+        """The kind, and the namespace if the cache is of one namespace."""
+        return self.resource.kind + (f" in namespace {self.namespace}" if self.namespace else "")
 
     @property
     def version(self) -> str:
@@ -246,7 +258,7 @@ class Informer(Generic[T]):
         if self._malformed.get(malformed.key) == malformed.error:
             return
         self._malformed[malformed.key] = malformed.error
-        log.warning("object skipped", kind=self.resource.kind, object=malformed.key, error=malformed.error)
+        log.warning("object skipped", **self._about, object=malformed.key, error=malformed.error)
 
     # --- errors ---------------------------------------------------------------------------------------------------
     async def _recover(self, error: ApiError) -> None:
@@ -254,12 +266,13 @@ class Informer(Generic[T]):
         if not isinstance(error, Unavailable | Throttled) or error.status == _TOO_LARGE_RESOURCE_VERSION:
             self._version = self.seen_since = ""
         is_absent = isinstance(error, NotFound) and self.resource.optional
-        if is_absent or (isinstance(error, Forbidden) and self.resource.tolerate_forbidden):
+        tolerates = self.resource.tolerate_forbidden or self.lacks_namespace()
+        if is_absent or (isinstance(error, Forbidden) and tolerates):
             self.is_available = False
             self._replace([], [])
             self._mark_listed()
         if isinstance(error, Gone) and not self._failures:  # normal after a long interruption
-            log.info("watch expired; listing again", kind=self.resource.kind)
+            log.info("watch expired; listing again", **self._about)
             self._failures = 1
             return
         self._report(error)
@@ -276,15 +289,15 @@ class Informer(Generic[T]):
             return
         self.current_error = name
         if isinstance(error, NotFound):
-            log.info("kind not installed", kind=self.resource.kind, optional=self.resource.optional)
+            log.info("kind not installed", **self._about, optional=self.resource.optional)
         else:
-            log.warning("watch interrupted; retrying", kind=self.resource.kind, error=str(error))
+            log.warning("watch interrupted; retrying", **self._about, error=str(error))
 
     def _mark_working(self) -> None:
         """Reset the back-off and the error."""
         self._failures = 0
         if self.current_error:
-            log.info("watch works again", kind=self.resource.kind, after=self.current_error)
+            log.info("watch works again", **self._about, after=self.current_error)
             self.current_error = ""
 
     def _mark_listed(self) -> None:
@@ -292,7 +305,7 @@ class Informer(Generic[T]):
         self._list_stored.set()
         self._list_stored = asyncio.Event()
         if not self.synced.is_set():
-            log.info("cache synced", kind=self.resource.kind, objects=len(self._objects))
+            log.info("cache synced", **self._about, objects=len(self._objects))
             self.synced.set()
 
 

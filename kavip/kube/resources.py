@@ -1,16 +1,22 @@
 """
 The kinds that kavip reads and writes, as data.
 
-A test compares the RBAC manifests with the verbs listed here, so a missing right fails a test before it fails in a
-cluster.
+Each lists its uses: which component needs which verbs, and where. Tests compare the RBAC manifests with them, so a
+missing right fails a test before it fails in a cluster.
+
+With ``group_namespaces``, kavip watches what groups own in these namespaces only (:attr:`Scope.GROUPS`). These kinds
+remain cluster-wide: what addresses depend on (Services, pools, groups, Nodes, Namespaces, EndpointSlices, ServiceCIDRs,
+OpenShift's Network), because VIPs must be unique in the cluster; Leases and Deployments of keepalived-operator, because
+it may run in any namespace; and Events, because an Event is in the namespace of its object.
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final, Generic, Protocol, TypeVar
 from urllib.parse import quote
 
 from kavip import names
-from kavip.api.access import SubjectAccessReview
+from kavip.api.access import SubjectAccessReview, TokenReview
 from kavip.api.cluster import Namespace, Network, Node, Pod, Secret, ServiceCIDR
 from kavip.api.event import Event
 from kavip.api.group import KeepalivedGroup
@@ -39,10 +45,38 @@ _WATCH: Final = ("list", "watch")
 _APPLY: Final = ("create", "patch")  # server-side apply is a PATCH that may create
 
 
+class Component(StrEnum):
+    """The part of kavip that uses a right; with ``topology: split`` each has its own account."""
+
+    WEBHOOK = "webhook"
+    CONTROLLER = "controller"
+
+
+class Scope(StrEnum):
+    """Where a component needs a right."""
+
+    CLUSTER = "cluster"
+    """In every namespace, or on a cluster-scoped kind."""
+    GROUPS = "groups"
+    """In the namespaces of the setting ``group_namespaces``; if that is empty, in every namespace."""
+    RELEASE = "release"
+    """In kavip's own namespace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """The *verbs* that *component* uses on objects of a kind, or on their *subresource*."""
+
+    component: Component
+    scope: Scope
+    verbs: tuple[str, ...]
+    subresource: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Resource(Generic[T]):
     """
-    One kind, with the verbs that kavip uses on objects and on their *subresources*.
+    One kind, with its *uses* by a kavip in a cluster; empty for a kind that only the command line reads.
 
     An *optional* kind need not be installed. With *tolerate_forbidden* kavip also works without the right to read it,
     as if there were no objects. *names*: kavip reads only objects with these names.
@@ -53,8 +87,7 @@ class Resource(Generic[T]):
     kind: str
     type: type[T]
     namespaced: bool = True
-    verbs: tuple[str, ...] = _WATCH
-    subresources: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    uses: tuple[Use, ...] = ()
     optional: bool = False
     tolerate_forbidden: bool = False
     names: tuple[str, ...] = ()
@@ -97,36 +130,75 @@ def _segment(text: str) -> str:
     return quote(text, safe="")
 
 
-_STATUS: Final = (("status", ("patch",)),)
+def _by(component: Component, scope: Scope, verbs: tuple[str, ...], subresource: str = "") -> tuple[Use, ...]:
+    return (Use(component, scope, verbs, subresource),)
 
-SERVICES: Final = Resource("v1", "services", names.SERVICE, Service, subresources=_STATUS)
-NODES: Final = Resource("v1", "nodes", names.NODE, Node, namespaced=False)
-NAMESPACES: Final = Resource("v1", "namespaces", names.NAMESPACE, Namespace, namespaced=False)
-PODS: Final = Resource("v1", "pods", names.POD, Pod, verbs=(*_WATCH, "patch", "delete"))
-SECRETS: Final = Resource("v1", "secrets", names.SECRET, Secret, verbs=(*_READ, *_APPLY))
-CONFIGMAPS: Final = Resource("v1", "configmaps", "ConfigMap", ConfigMap, verbs=(*_READ, *_APPLY))
-DAEMONSETS: Final = Resource("apps/v1", "daemonsets", "DaemonSet", DaemonSet, verbs=(*_READ, *_APPLY))
+
+_WATCHED: Final = (  # by both components
+    *_by(Component.WEBHOOK, Scope.CLUSTER, _WATCH),
+    *_by(Component.CONTROLLER, Scope.CLUSTER, _WATCH),
+)
+_STATUS: Final = _by(Component.CONTROLLER, Scope.CLUSTER, ("patch",), "status")
+_OWNED: Final = _by(Component.CONTROLLER, Scope.GROUPS, (*_READ, *_APPLY))  # what the controller makes for a group
+
+SERVICES: Final = Resource("v1", "services", names.SERVICE, Service, uses=(*_WATCHED, *_STATUS))
+NODES: Final = Resource("v1", "nodes", names.NODE, Node, namespaced=False, uses=_WATCHED)
+NAMESPACES: Final = Resource("v1", "namespaces", names.NAMESPACE, Namespace, namespaced=False, uses=_WATCHED)
+PODS: Final = Resource(
+    "v1", "pods", names.POD, Pod, uses=_by(Component.CONTROLLER, Scope.GROUPS, (*_WATCH, "patch", "delete"))
+)
+SECRETS: Final = Resource(
+    "v1", "secrets", names.SECRET, Secret, uses=_by(Component.WEBHOOK, Scope.RELEASE, (*_READ, *_APPLY))
+)  # without create, get and patch if another program writes the certificate
+CONFIGMAPS: Final = Resource("v1", "configmaps", names.CONFIG_MAP, ConfigMap, uses=_OWNED)
+CA_CONFIGMAPS: Final = Resource(
+    "v1",
+    "configmaps",
+    names.CONFIG_MAP,
+    ConfigMap,
+    uses=(
+        *_by(Component.WEBHOOK, Scope.RELEASE, ("get", *_APPLY)),
+        *_by(Component.CONTROLLER, Scope.RELEASE, _WATCH),
+    ),
+    names=(names.CA_CONFIGMAP_NAME,),
+)  # the trust bundle that the webhook hands to the controller, if each has its own account
+DAEMONSETS: Final = Resource("apps/v1", "daemonsets", names.DAEMON_SET, DaemonSet, uses=_OWNED)
 GROUPS: Final = Resource(
     f"{names.REDHATCOP_GROUP}/{names.VERSION}",
     "keepalivedgroups",
     names.KEEPALIVED_GROUP,
     KeepalivedGroup,
-    # OpenShift requires this right to set an owner reference with blockOwnerDeletion
-    subresources=(*_STATUS, ("finalizers", ("update",))),
+    uses=(
+        *_WATCHED,
+        *_STATUS,
+        # OpenShift requires this right to set an owner reference with blockOwnerDeletion
+        *_by(Component.CONTROLLER, Scope.GROUPS, ("update",), "finalizers"),
+    ),
 )
 POOLS: Final = Resource(
-    f"{names.KAVIP_GROUP}/{names.VERSION}", "vippools", names.VIP_POOL, VIPPool, namespaced=False, subresources=_STATUS
+    f"{names.KAVIP_GROUP}/{names.VERSION}",
+    "vippools",
+    names.VIP_POOL,
+    VIPPool,
+    namespaced=False,
+    uses=(*_WATCHED, *_STATUS),
 )
 NETWORKS: Final = Resource(
-    "config.openshift.io/v1", "networks", names.NETWORK, Network, namespaced=False, optional=True
+    "config.openshift.io/v1", "networks", names.NETWORK, Network, namespaced=False, uses=_WATCHED, optional=True
 )
-LEASES: Final = Resource("coordination.k8s.io/v1", "leases", names.LEASE, Lease, verbs=("get", "create", "patch"))
+LEASES: Final = Resource(
+    "coordination.k8s.io/v1",
+    "leases",
+    names.LEASE,
+    Lease,
+    uses=_by(Component.CONTROLLER, Scope.RELEASE, ("get", *_APPLY)),
+)
 OPERATOR_LEASES: Final = Resource(
     "coordination.k8s.io/v1",
     "leases",
     names.LEASE,
     Lease,
-    verbs=_WATCH,
+    uses=_by(Component.CONTROLLER, Scope.CLUSTER, _WATCH),
     tolerate_forbidden=True,
     names=(names.OLD_OPERATOR_LEASE,),
 )
@@ -135,7 +207,7 @@ OPERATOR_DEPLOYMENTS: Final = Resource(
     "deployments",
     names.DEPLOYMENT,
     Deployment,
-    verbs=_WATCH,
+    uses=_by(Component.CONTROLLER, Scope.CLUSTER, _WATCH),
     tolerate_forbidden=True,
     names=names.OLD_OPERATOR_DEPLOYMENTS,
 )
@@ -144,35 +216,55 @@ POD_MONITORS: Final = Resource(
     "podmonitors",
     names.POD_MONITOR,
     PodMonitor,
-    verbs=(*_READ, *_APPLY),
+    uses=_OWNED,
     optional=True,
     tolerate_forbidden=True,
 )
-ROLES: Final = Resource(
-    "rbac.authorization.k8s.io/v1", "roles", names.ROLE, Role, verbs=(*_READ, *_APPLY), tolerate_forbidden=True
-)
+ROLES: Final = Resource("rbac.authorization.k8s.io/v1", "roles", names.ROLE, Role, uses=_OWNED, tolerate_forbidden=True)
 ROLE_BINDINGS: Final = Resource(
     "rbac.authorization.k8s.io/v1",
     "rolebindings",
     names.ROLE_BINDING,
     RoleBinding,
-    verbs=(*_READ, *_APPLY),
+    uses=_OWNED,
     tolerate_forbidden=True,
 )
-EVENTS: Final = Resource("events.k8s.io/v1", "events", "Event", Event, verbs=("create", "patch"))
+EVENTS: Final = Resource(
+    "events.k8s.io/v1",
+    "events",
+    "Event",
+    Event,
+    uses=(
+        *_by(Component.WEBHOOK, Scope.RELEASE, ("create", "patch")),
+        *_by(Component.CONTROLLER, Scope.CLUSTER, ("create", "patch")),
+    ),
+)
 SUBJECT_ACCESS_REVIEWS: Final = Resource(
     "authorization.k8s.io/v1",
     "subjectaccessreviews",
     "SubjectAccessReview",
     SubjectAccessReview,
     namespaced=False,
-    verbs=("create",),
+    uses=_by(Component.WEBHOOK, Scope.CLUSTER, ("create",)),
 )
+TOKEN_REVIEWS: Final = Resource(
+    "authentication.k8s.io/v1", "tokenreviews", "TokenReview", TokenReview, namespaced=False
+)  # both components create it, and SubjectAccessReviews, with the setting metrics_secure only
 DAEMONSET_EVENTS: Final = Resource(
-    "events.k8s.io/v1", "events", "Event", Event, verbs=_WATCH, tolerate_forbidden=True
+    "events.k8s.io/v1",
+    "events",
+    "Event",
+    Event,
+    uses=_by(Component.CONTROLLER, Scope.GROUPS, _WATCH),
+    tolerate_forbidden=True,
 )  # they say why a DaemonSet cannot create pods
 ENDPOINT_SLICES: Final = Resource(
-    "discovery.k8s.io/v1", "endpointslices", names.ENDPOINT_SLICE, EndpointSlice, tolerate_forbidden=True
+    "discovery.k8s.io/v1",
+    "endpointslices",
+    names.ENDPOINT_SLICE,
+    EndpointSlice,
+    uses=_WATCHED,
+    tolerate_forbidden=True,
 )  # of the API server, of served Services, and of the webhook's own Service
 SERVICE_CIDRS: Final = Resource(
     "networking.k8s.io/v1",
@@ -180,8 +272,13 @@ SERVICE_CIDRS: Final = Resource(
     names.SERVICE_CIDR,
     ServiceCIDR,
     namespaced=False,
+    uses=_WATCHED,
     optional=True,
     tolerate_forbidden=True,
+)
+_CONFIGURATION_USES: Final = (
+    *_by(Component.WEBHOOK, Scope.CLUSTER, _READ),
+    *_by(Component.CONTROLLER, Scope.CLUSTER, (*_READ, "patch")),  # patch: not if another controller injects caBundle
 )
 MUTATING_WEBHOOKS: Final = Resource(
     "admissionregistration.k8s.io/v1",
@@ -189,7 +286,7 @@ MUTATING_WEBHOOKS: Final = Resource(
     "MutatingWebhookConfiguration",
     WebhookConfiguration,
     namespaced=False,
-    verbs=(*_READ, *_APPLY),
+    uses=_CONFIGURATION_USES,
 )
 VALIDATING_WEBHOOKS: Final = Resource(
     "admissionregistration.k8s.io/v1",
@@ -197,8 +294,11 @@ VALIDATING_WEBHOOKS: Final = Resource(
     "ValidatingWebhookConfiguration",
     WebhookConfiguration,
     namespaced=False,
-    verbs=(*_READ, *_APPLY),
+    uses=_CONFIGURATION_USES,
 )
+
+GRANTED: Final = ("endpoints", "pods", "services"), Use(Component.CONTROLLER, Scope.GROUPS, _READ)
+"""Core resources in the Role that the controller writes for Prometheus: an account grants only rights that it has."""
 
 DECISION_KINDS: Final = (NETWORKS, SERVICE_CIDRS, NAMESPACES, NODES, POOLS, GROUPS, SERVICES)
 """What decisions about addresses read besides EndpointSlices. Services are last: they depend on the others."""
@@ -210,6 +310,7 @@ ALL: Final[tuple[Resource[HasMetadata], ...]] = (  # type: ignore[assignment]  #
     PODS,
     SECRETS,
     CONFIGMAPS,
+    CA_CONFIGMAPS,
     DAEMONSETS,
     GROUPS,
     POOLS,
@@ -228,4 +329,4 @@ ALL: Final[tuple[Resource[HasMetadata], ...]] = (  # type: ignore[assignment]  #
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,
 )
-"""Every kind, for the comparison with RBAC."""
+"""Every kind that is used with the default settings, for the comparison with RBAC."""

@@ -1,12 +1,13 @@
 """
 HTTP to the API server.
 
-All calls share one session. Each call has a timeout, and fails with one of :mod:`kavip.errors`. Bodies are never
+All calls share one session. Watches have another one: with many of them, and there is one for each kind and namespace,
+no call waits for a connection. Each call has a timeout, and fails with one of :mod:`kavip.errors`. Bodies are never
 logged. Redirects are not followed, because they would send the token to another server.
 
 A write may have a *guard*. It is called last, when the connection is ready: nothing is awaited between the guard and
 the socket, and a withheld call sends no byte, not even headers. A write that may have been sent is awaited even if the
-caller is cancelled: so a leader that releases its lease knows that none of its writes is in flight.
+caller is cancelled: when a leader releases its lease, none of its writes is in flight.
 """
 
 import asyncio
@@ -29,6 +30,7 @@ from kavip.kube.codec import error_of
 TIMEOUT: Final = 10.0
 """Seconds for one call, including the wait for a connection."""
 CONNECTIONS: Final = 64
+"""For calls; each watch has one of its own."""
 _OPEN_TIMEOUT: Final = 30.0  # for the headers of a watch: the server may queue the request under load
 _READ_BUFFER: Final = 256 * 1024  # four times the default: a list needs fewer reads
 
@@ -47,6 +49,7 @@ class Transport:
         self._credentials, self._observe = credentials, observe or _ignore
         self._server = ""
         self._session: aiohttp.ClientSession
+        self._streams: aiohttp.ClientSession
         self._fixed: dict[str, Any] = {"allow_redirects": False}
         self._refresher: asyncio.Task[None] | None = None
 
@@ -58,8 +61,14 @@ class Transport:
             self._fixed["proxy"] = self._credentials.proxy
         if self._credentials.server_hostname:
             self._fixed["server_hostname"] = self._credentials.server_hostname
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=self._credentials.tls),
+        self._session, self._streams = self._new_session(CONNECTIONS), self._new_session(0)
+        self._refresher = asyncio.create_task(self._credentials.keep_fresh(), name="kube:credentials")
+        return self
+
+    def _new_session(self, connections: int) -> aiohttp.ClientSession:
+        """A session with at most so many *connections*; 0: any number."""
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=connections, ssl=self._credentials.tls),
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=_READ_BUFFER,
             headers={
@@ -68,8 +77,6 @@ class Transport:
                 "Accept-Encoding": "identity",  # decompressing a list blocks the loop for longer than sending it takes
             },
         )
-        self._refresher = asyncio.create_task(self._credentials.keep_fresh(), name="kube:credentials")
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
@@ -80,6 +87,7 @@ class Transport:
             with suppress(asyncio.CancelledError):
                 await self._refresher
         await self._session.close()
+        await self._streams.close()
 
     async def send(
         self,
@@ -128,7 +136,7 @@ class Transport:
             with self._map_errors("WATCH"):
                 async with asyncio.timeout(min(_OPEN_TIMEOUT, silence)):
                     answer = await stack.enter_async_context(
-                        self._session.get(self._url(path, query), headers=headers, timeout=limit, **self._fixed)
+                        self._streams.get(self._url(path, query), headers=headers, timeout=limit, **self._fixed)
                     )
                     payload = b"" if answer.status < 300 else await answer.read()
             self._check_status("WATCH", answer, payload)

@@ -97,7 +97,7 @@ def fingerprint(certificate: x509.Certificate) -> str:
 def new_ca(now: datetime, *, lifetime: timedelta = CA_LIFETIME) -> KeyPair:
     """Create a self-signed CA."""
     key = ec.generate_private_key(ec.SECP256R1())
-    # A caBundle can have an old and a new CA: the date in the name tells them apart.
+    # A caBundle can have an old and a new CA: the date in the name distinguishes them.
     name = _name(f"kavip webhook CA {now:%Y-%m-%dT%H:%M:%SZ}")
     builder = _builder(name, name, key, start=now - CLOCK_SKEW, end=now + lifetime)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -111,14 +111,24 @@ def new_leaf(ca: KeyPair, hosts: Sequence[str], now: datetime, *, lifetime: time
     end = min(now + lifetime, ca.certificate.not_valid_after_utc)
     # A common name has at most 64 characters and is for people only: clients read the subject alternative names.
     builder = _builder(_name("kavip webhook"), ca.certificate.subject, key, start=now - CLOCK_SKEW, end=end)
-    builder = builder.add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
-    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    builder = builder.add_extension(_key_usage(signs_certificates=False), critical=True)
-    builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-    builder = builder.add_extension(
+    builder = _for_servers(builder, hosts).add_extension(
         x509.AuthorityKeyIdentifier.from_issuer_public_key(ca.key.public_key()), critical=False
     )
     return KeyPair(builder.sign(ca.key, hashes.SHA256()), key)
+
+
+def new_self_signed(host: str, now: datetime, *, lifetime: timedelta = CA_LIFETIME) -> KeyPair:
+    """Create a server certificate for *host* that no CA has signed, for clients that do not verify it."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), _name("kavip")
+    builder = _builder(name, name, key, start=now - CLOCK_SKEW, end=now + lifetime)
+    return KeyPair(_for_servers(builder, [host]).sign(key, hashes.SHA256()), key)
+
+
+def _for_servers(builder: x509.CertificateBuilder, hosts: Sequence[str]) -> x509.CertificateBuilder:
+    builder = builder.add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
+    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    builder = builder.add_extension(_key_usage(signs_certificates=False), critical=True)
+    return builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
 
 
 def _builder(

@@ -1,5 +1,5 @@
 """
-Trust bundles: the CAs of a ``caBundle`` as PEM, and those in it that kavip does not know.
+Trust bundles: the CAs of a ``caBundle`` as PEM, and the unknown ones among them.
 
 A replica must not remove an unknown CA at once. It may belong to replicas in another mode, or to a version of the
 Secret that this replica has not seen yet. Both are over well within :data:`UNKNOWN_CA_LIFETIME`. If another replica
@@ -29,7 +29,7 @@ PARSE_ERRORS: Final = (
 
 
 class UnknownCAs:
-    """The CAs in a bundle that kavip does not know, and when each was seen first."""
+    """The unknown CAs in a bundle, and when each was observed first."""
 
     def __init__(self) -> None:
         """No CA has been seen."""

@@ -19,13 +19,13 @@ from kavip.vrrp.members import Member, Peer
 from tests.support.build import group
 
 PASSWORD = "s3cr3t_9"
-DIGEST = "what is next"
+DIGEST = "digest of the next text"
 FAST: dict[str, Any] = {"unicast_enabled": True, "vrrp_version": 3, "advert_interval_milliseconds": 200}
 WITH_PASSWORD: dict[str, Any] = {"vrrp_version": 2, "password_auth": PasswordAuth(secret_ref=SecretRef(name="vrrp"))}
 
 
-def disguised() -> dict[str, str]:
-    """The environment for a Python that runs under another name, by which it cannot find its home."""
+def python_environment() -> dict[str, str]:
+    """The environment for a Python with another name, which cannot find its standard library by that name."""
     root = str(Path(__file__).parents[2])
     return {**os.environ, "PYTHONHOME": sys.base_prefix, "PYTHONPATH": os.pathsep.join([root, *filter(None, sys.path)])}
 
@@ -53,7 +53,7 @@ def hash_of(text: str) -> str:
 
 
 def mounted(text: str, **more: Any) -> MountedConfig:
-    """What the agent reads if *text* is mounted."""
+    """The configuration that the agent reads if *text* is mounted."""
     return MountedConfig(**{"text": text, "config_hash": hash_of(text), "group": "lb/edge", **more})
 
 

@@ -214,16 +214,16 @@ class Pod:
 
     def answered(self, path: str) -> str:
         """A page with keepalived's answer if it runs; on a busy machine one of the two may be late."""
-        told: list[str] = []
+        bodies: list[str] = []
 
         def answered() -> bool:
             status, body = self.get(path)
-            told[:] = [body]
-            is_told = any(sign in body for sign in _RUNNING) or not (self.keepalived and self.keepalived.alive)
-            return status == 200 and is_told
+            bodies[:] = [body]
+            has_answer = any(sign in body for sign in _RUNNING) or not (self.keepalived and self.keepalived.alive)
+            return status == 200 and has_answer
 
         self.wait_until(f"{path} answers", answered)
-        return told[0]
+        return bodies[0]
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
@@ -247,7 +247,7 @@ class Pod:
         """Wait for *ready*; a failure shows the logs."""
         try:
             process.wait_for(f"{self.host.name}: {what}", ready, timeout=PATIENCE)
-        except Exception as error:
+        except Exception as error:  # raised again with the logs
             raise AssertionError(f"{error}\n{self.logs()}") from error
 
     def _agent_command(self, *flags: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Pods in the states with which tests begin: running a configuration, master of an instance."""
+"""Pods in the initial states of tests: running a configuration, master of an instance."""
 
 from pathlib import Path
 from typing import Any
@@ -28,25 +28,25 @@ def master(pod: Pod, *instances: str) -> Pod:
     return pod
 
 
-def ranked(pods: list[Pod], instance: str) -> list[Pod]:
+def by_priority(pods: list[Pod], instance: str) -> list[Pod]:
     """*pods* in the order of their priorities for *instance*, once their daemons report it."""
-    pods[0].wait_until("all know it", lambda: all(each.role(instance) for each in pods))
+    pods[0].wait_until("all pods report the instance", lambda: all(each.role(instance) for each in pods))
     return sorted(pods, key=lambda each: -int(each.instances()[instance]["priority"]))
 
 
-def led(pods: list[Pod], instance: str) -> tuple[Pod, Pod]:
-    """The pod that leads *instance* and the other one of *pods*, once nothing moves any more."""
-    leader, other = ranked(pods, instance)
-    leader.wait_until("it leads", lambda: [leader.role(instance), other.role(instance)] == ["MASTER", "BACKUP"])
+def leader_and_backup(pods: list[Pod], instance: str) -> tuple[Pod, Pod]:
+    """Wait until *instance* has a master and a backup; return these two *pods*."""
+    leader, other = by_priority(pods, instance)
+    leader.wait_until("it is master", lambda: [leader.role(instance), other.role(instance)] == ["MASTER", "BACKUP"])
     return leader, other
 
 
-def alone(make: MakePod, text: str = ONE) -> Pod:
-    """The only pod of the segment once it is master of every instance."""
+def start_only_pod(make: MakePod, text: str = ONE) -> Pod:
+    """Start the only pod of the segment; return it once it is master of every instance."""
     return master(started(make("n1"), text), *(each.name for each in blocks.split(text) if each.name))
 
 
-def lenient(folder: Path) -> str:
+def keepalived_that_accepts_lethal(folder: Path) -> str:
     """A keepalived whose config test accepts a file with the word "lethal"."""
     program = folder / "lenient"
     program.write_text(

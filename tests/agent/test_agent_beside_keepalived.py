@@ -10,7 +10,7 @@ from kavip import names
 from tests.agent import mounts
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod
-from tests.agent.podstates import ONE, TWO, WEB, WEB_VIP, alone, led, master, started
+from tests.agent.podstates import ONE, TWO, WEB, WEB_VIP, leader_and_backup, master, start_only_pod, started
 
 pytestmark = pytest.mark.netns
 
@@ -25,10 +25,10 @@ def test_a_first_configuration_runs_on_both_nodes(pod: MakePod) -> None:
     """Each VIP of both families has one master, which has the address; probes and metrics agree."""
     pods = [started(pod(node), ONE) for node in ("n1", "n2")]
     for address, instance in ((WEB_VIP, WEB), ("2001:db8:2::130", f"{WEB}/v6")):
-        ranked = led(pods, instance)
+        ordered = leader_and_backup(pods, instance)
 
-        def first_alone(address: str = address, ranked: tuple[Pod, ...] = ranked) -> bool:
-            return [address in each.addresses() for each in ranked] == [True, False]
+        def first_alone(address: str = address, ordered: tuple[Pod, ...] = ordered) -> bool:
+            return [address in each.addresses() for each in ordered] == [True, False]
 
         pods[0].wait_until(f"the first alone holds {address}", first_alone)
     for each in pods:
@@ -48,7 +48,7 @@ def test_the_only_node_of_a_group_is_master(pod: MakePod) -> None:
 
 def test_a_new_service_moves_no_other_vip(pod: MakePod) -> None:
     """Other instances stay master without a transition, also when it is removed."""
-    node = alone(pod)
+    node = start_only_pod(pod)
     before = node.transitions()
     node.runs(node.config.write(TWO))
     master(node, "shop/cart")
@@ -61,7 +61,7 @@ def test_a_new_service_moves_no_other_vip(pod: MakePod) -> None:
 
 def test_many_changes_end_with_the_last_one(pod: MakePod) -> None:
     """A dump confirms each; the VIP that is in all of them never moves."""
-    node = alone(pod)
+    node = start_only_pod(pod)
     before = node.transitions()[WEB]
     for number in range(8):
         services = {WEB: WEB_VIP, **{f"shop/s{each}": f"192.0.2.{140 + each}" for each in range(number % 3)}}
@@ -73,7 +73,7 @@ def test_many_changes_end_with_the_last_one(pod: MakePod) -> None:
 
 def test_a_restarted_agent_moves_nothing(pod: MakePod) -> None:
     """It finds the running keepalived and its configuration."""
-    node = alone(pod)
+    node = start_only_pod(pod)
     before = node.transitions()
     node.kill_agent()
     assert WEB_VIP in node.addresses()
@@ -96,7 +96,7 @@ def test_a_group_without_services_runs(pod: MakePod) -> None:
 
 def test_an_announced_switch_is_not_made_early(pod: MakePod) -> None:
     """Until the instant the old configuration runs, and the next one is prepared."""
-    node = alone(pod)
+    node = start_only_pod(pod)
     node.config.write(ONE, following=TWO)
     node.wait_until("it is prepared", lambda: node.state()["prepared"] == mounts.DIGEST)
     assert node.state()["configHash"] == mounts.hash_of(ONE)
@@ -110,7 +110,7 @@ def test_an_announced_switch_is_not_made_early(pod: MakePod) -> None:
 
 def test_an_init_container_that_runs_again_changes_nothing(pod: MakePod) -> None:
     """Kubernetes may do that at any time."""
-    node = alone(pod)
+    node = start_only_pod(pod)
     before = node.transitions()
     node.prepare()
     assert WEB_VIP in node.addresses()
@@ -151,7 +151,7 @@ def test_a_node_without_strict_arp_is_noted(pod: MakePod) -> None:
 def test_a_killed_daemon_leaves_no_vip(pod: MakePod) -> None:
     """Its peer takes over alone, and the daemon that kubelet starts serves again."""
     pods = [started(pod(node), ONE) for node in ("n1", "n2")]
-    loser, winner = led(pods, WEB)
+    loser, winner = leader_and_backup(pods, WEB)
     loser.kill_keepalived()
     loser.wait_until("the VIPs are gone", lambda: not loser.addresses() & {WEB_VIP, "2001:db8:2::130"})
     master(winner, WEB, f"{WEB}/v6")
@@ -164,7 +164,7 @@ def test_a_killed_daemon_leaves_no_vip(pod: MakePod) -> None:
 
 def test_vips_of_a_killed_daemon_are_removed_at_the_next_start(pod: MakePod) -> None:
     """Also those that are no longer mounted, by the record."""
-    node = alone(pod, TWO)
+    node = start_only_pod(pod, TWO)
     node.kill_agent()
     node.kill_keepalived()
     assert {WEB_VIP, "192.0.2.131"} <= node.addresses()
@@ -176,7 +176,7 @@ def test_vips_of_a_killed_daemon_are_removed_at_the_next_start(pod: MakePod) -> 
 
 def test_vips_of_a_replaced_pod_are_removed(pod: MakePod) -> None:
     """Without a record: those that are wanted and look added."""
-    node = alone(pod)
+    node = start_only_pod(pod)
     node.kill_agent()
     node.kill_keepalived()
     node.replace()
@@ -190,7 +190,7 @@ def test_vips_of_a_replaced_pod_are_removed(pod: MakePod) -> None:
 
 def test_a_stopped_daemon_is_not_alive(pod: MakePod) -> None:
     """Its process exists, but only a fresh dump proves that it works."""
-    node = alone(pod)
+    node = start_only_pod(pod)
     assert node.keepalived is not None
     children = process.children([node.keepalived.pid]) - {node.keepalived.pid}
     (child,) = [found for pid in children if (found := process.find(pid))]
@@ -241,7 +241,7 @@ def test_the_interface_is_found_by_address(pod: MakePod) -> None:
 
 def test_a_change_for_other_nodes_causes_no_reload(pod: MakePod) -> None:
     """The configuration counts as running; a reload would stop adverts for a moment."""
-    node = alone(pod)
+    node = start_only_pod(pod)
     reloads = node.daemon_reloads()
     elsewhere = ONE.replace("    unicast_peer {\n", "    @n9 priority 77\n    unicast_peer {\n")
     assert elsewhere != ONE

@@ -37,10 +37,10 @@ def test_a_faulty_instance_stops_no_other(pod: MakePod) -> None:
             text = spoilt(text, name, case)
         node.runs(node.config.write(text))
         state = node.state()
-        told = {each["name"]: each["reason"] for each in state["leftOut"]}
-        assert sorted(told) == sorted(bad), [case for name, case in bad.items() if name not in told]
+        reasons = {each["name"]: each["reason"] for each in state["leftOut"]}
+        assert sorted(reasons) == sorted(bad), [case for name, case in bad.items() if name not in reasons]
         assert {each["name"] for each in state["instances"]} == {*GOOD, *neighbour}
-        assert not any(word in str(told) for word in ("passwd", "shadow", "nonsense", "nothing", "no_such"))
+        assert not any(word in str(reasons) for word in ("passwd", "shadow", "nonsense", "nothing", "no_such"))
         assert {name: counts for name, counts in node.transitions().items() if name in GOOD} == before
         assert node.keepalived.alive
     assert {*GOOD.values()} <= node.addresses()

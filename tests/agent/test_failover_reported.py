@@ -15,9 +15,9 @@ from kavip.reconcile.plan import Key, KeyKind, ProbeTarget
 from tests.agent import mounts
 from tests.agent.conftest import MakePod
 from tests.agent.pod import PATIENCE, Pod, enter
-from tests.agent.podstates import led, started
+from tests.agent.podstates import leader_and_backup, started
 from tests.reconcile.group.settledgroup import WEB, serving
-from tests.reconcile.world import GROUP, NOW, World, cluster
+from tests.reconcile.simulatedcluster import GROUP, NOW, SimulatedCluster, cluster
 from tests.support import build
 from tests.vrrp.samples import STEADY
 
@@ -26,25 +26,25 @@ pytestmark = pytest.mark.netns
 VIP = "192.0.2.130"
 
 
-class Told:
-    """The conditions of a Service, one change after the other, while the agents on *pods* are asked."""
+class ReportedConditions:
+    """The messages of a Service's condition, in order, while the prober polls the agents on *pods*."""
 
     def __init__(self, pods: list[Pod]) -> None:
         """Start without answers."""
-        self.story: list[str] = []
+        self.messages: list[str] = []
         self._pods, self._began = pods, time.monotonic()
-        self._world = World(cluster(serving(WEB, VIP), build.group(**STEADY)))
-        self._world.settle(Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
+        self._simulation = SimulatedCluster(cluster(serving(WEB, VIP), build.group(**STEADY)))
+        self._simulation.settle(Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
 
-    def during(self, *steps: Callable[[], object]) -> list[str]:
-        """The changes while *steps* run one after the other, from the first known master on."""
+    def messages_during(self, *steps: Callable[[], object]) -> list[str]:
+        """The messages while *steps* run in sequence, from the first known master on."""
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(self._run, steps).result()
 
     def _run(self, steps: tuple[Callable[[], object], ...]) -> list[str]:
         enter(self._pods[0].host.netns)
         asyncio.run(self._follow(steps))
-        return self.story
+        return self.messages
 
     async def _follow(self, steps: tuple[Callable[[], object], ...]) -> None:
         async with aiohttp.ClientSession() as session, asyncio.timeout(PATIENCE):
@@ -53,40 +53,40 @@ class Told:
             hosts = {each.host.name: each.host.ipv4 for each in self._pods}
             probe.set_target(GROUP, ProbeTarget(hosts, names.AGENT_PORT, self._pods[0].state()["configHash"]))
             watching = asyncio.create_task(probe.run())
-            while not self._look(probe, due):
+            while not self._plan(probe, due):
                 await asyncio.sleep(0.05)
             for step in steps:
-                before = self.story[-1]
+                before = self.messages[-1]
                 await asyncio.to_thread(step)
-                while self._look(probe, due) == before:
+                while self._plan(probe, due) == before:
                     await asyncio.sleep(0.05)
                 for _ in range(40):  # further changes would be seen now
-                    self._look(probe, due)
+                    self._plan(probe, due)
                     await asyncio.sleep(0.1)
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
 
-    def _look(self, probe: AgentProber, due: asyncio.Event) -> str:
+    def _plan(self, probe: AgentProber, due: asyncio.Event) -> str:
         """Apply the plans; the last condition message."""
-        self._world.now, self._world.agents = NOW + timedelta(seconds=self._clock()), probe.agents
-        plan = self._world.group()
+        self._simulation.now, self._simulation.agents = NOW + timedelta(seconds=self._clock()), probe.agents
+        plan = self._simulation.group()
         for key in (*plan.also, *plan.also_low_priority):
-            self._world.service(key.name)
+            self._simulation.service(key.name)
         due.clear()
-        for each in self._world.snapshot.services[WEB].status.conditions or ():
-            if each.type == names.ConditionType.ADVERTISED and self.story[-1:] != [each.message]:
-                self.story.append(each.message)
-        return self.story[-1] if self.story else ""
+        for each in self._simulation.snapshot.services[WEB].status.conditions or ():
+            if each.type == names.ConditionType.ADVERTISED and self.messages[-1:] != [each.message]:
+                self.messages.append(each.message)
+        return self.messages[-1] if self.messages else ""
 
     def _clock(self) -> float:
         return time.monotonic() - self._began
 
 
 def test_a_fail_over_and_a_fail_back_are_one_change_each(pod: MakePod) -> None:
-    """No gap and no split brain, in whatever order the answers come."""
+    """There is no gap and no split brain, for any order of the answers."""
     text = mounts.rendered({WEB: VIP}, **STEADY)
     pods = [started(pod(node), text) for node in ("n1", "n2")]
-    owner, other = led(pods, WEB)
-    story = Told([other, owner]).during(owner.kill_keepalived, owner.start_keepalived)
+    owner, other = leader_and_backup(pods, WEB)
+    messages = ReportedConditions([other, owner]).messages_during(owner.kill_keepalived, owner.start_keepalived)
     holds = [f"node {each.host.name} holds {VIP}" for each in (owner, other, owner)]
-    assert story == holds
+    assert messages == holds

@@ -6,7 +6,7 @@ from kavip import names
 from tests.agent import mounts
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod
-from tests.agent.podstates import WEB, WEB_VIP, led, started
+from tests.agent.podstates import WEB, WEB_VIP, leader_and_backup, started
 from tests.vrrp.samples import STEADY
 
 pytestmark = pytest.mark.netns
@@ -38,9 +38,9 @@ def test_two_groups_share_every_node(pod: MakePod) -> None:
             started(each, text)
     for pods, instance in ((edge, WEB), (core, API)):
         assert all(set(each.instances()) == {instance, f"{instance}/v6"} for each in pods)
-        led(pods, f"{instance}/v6")
-    led(edge, WEB)
-    loser, _ = led(core, API)
+        leader_and_backup(pods, f"{instance}/v6")
+    leader_and_backup(edge, WEB)
+    loser, _ = leader_and_backup(core, API)
     before = [each.transitions() for each in edge]
     for each in core:
         each.runs(each.config.write(CORE.replace("router_id edge", "router_id core")))
@@ -49,7 +49,7 @@ def test_two_groups_share_every_node(pod: MakePod) -> None:
     loser.kill_agent()
     loser.replace()  # without a record: the other group's addresses look added, too
     loser.start()
-    assert led(core, API)[0] is loser
+    assert leader_and_backup(core, API)[0] is loser
     assert all(map(undisturbed, edge, before))
     assert (holders(edge, WEB_VIP), holders(core, API_VIP)) == (1, 1)
     assert all(each.state()["refused"] == "" and each.state()["leftOut"] == [] for each in (*edge, *core))
@@ -70,7 +70,7 @@ def test_addresses_of_ipvs_are_ignored(pod: MakePod) -> None:
             started(each, EDGE)
             assert each.state()["leftOut"] == []
             assert "without strictARP" in each.state()["note"]
-        holder, _ = led(pods, WEB)
+        holder, _ = leader_and_backup(pods, WEB)
         holder.wait_until("it alone holds it", lambda: WEB_VIP in holder.addresses() and holders(pods, WEB_VIP) == 1)
         holder.kill_keepalived()
         holder.wait_until("it is off eth0", lambda: not holder.addresses() & {*vips})

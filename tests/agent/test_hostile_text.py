@@ -23,7 +23,7 @@ from tests.agent import mounts
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod
 from tests.agent.podstates import WEB, WEB_VIP, master, started
-from tests.reconcile.world import GROUP, World, cluster
+from tests.reconcile.simulatedcluster import GROUP, SimulatedCluster, cluster
 from tests.support import build
 from tests.transitions.livegroup import NEW
 from tests.vrrp import confparser, keywordvalues
@@ -82,7 +82,7 @@ TEXTS = (
 
 
 @dataclass
-class Tried:
+class Results:
     """The results: the *texts* for nodes by their origin, and the places that *passed* the webhook."""
 
     texts: dict[str, str] = field(default_factory=dict)
@@ -126,51 +126,51 @@ def of_groups(text: str) -> Iterator[tuple[str, KeepalivedGroup]]:
     yield "routerIDs", group(router_ids={text: 7, WEB: 26})
 
 
-def planned(tried: Tried, place: str, *objects: Object) -> None:
+def planned(results: Results, place: str, *objects: Object) -> None:
     """Plan, and keep the text that would be mounted."""
-    world = World(cluster(service(WEB, WEB_VIP), *objects))
-    tried.places.add(place)
+    simulation = SimulatedCluster(cluster(service(WEB, WEB_VIP), *objects))
+    results.places.add(place)
     try:
-        world.settle(Key(KeyKind.GROUP, GROUP))
+        simulation.settle(Key(KeyKind.GROUP, GROUP))
     except UnsafeValue:
-        tried.unsafe += 1
+        results.unsafe += 1
         return
-    found = world.objects.configmaps.get(GROUP)
+    found = simulation.objects.configmaps.get(GROUP)
     if found and found.data:
-        tried.texts.setdefault(found.data[CONFIG_KEY], place)
+        results.texts.setdefault(found.data[CONFIG_KEY], place)
 
 
-def everything() -> Tried:
+def everything() -> Results:
     """All texts in all places."""
-    tried = Tried()
+    results = Results()
     for text in TEXTS:
         bad = dict(of_services(text))
-        tried.passed |= {place for place, each in bad.items() if not evaluation.create(each, group()).refusals}
-        planned(tried, "Services", group(), *bad.values())
+        results.passed |= {place for place, each in bad.items() if not evaluation.create(each, group()).refusals}
+        planned(results, "Services", group(), *bad.values())
         for place, each in of_groups(text):
             if len(evaluation.create(each).refusals) < len(each.spec.verbatim_config or ("one",)):
-                tried.passed.add(place)
-            planned(tried, place, each)
+                results.passed.add(place)
+            planned(results, place, each)
         node = build.node("n9", "192.0.2.99")
-        planned(tried, "name of a node", group(), replace(node, metadata=replace(node.metadata, name=text)))
-        planned(tried, "address of a node", group(), build.node("n9", text))
-    return tried
+        planned(results, "name of a node", group(), replace(node, metadata=replace(node.metadata, name=text)))
+        planned(results, "address of a node", group(), build.node("n9", text))
+    return results
 
 
 def test_no_hostile_text_reaches_keepalived(pod: MakePod) -> None:
     """It is refused by admission, ignored in existing objects, and never in a file of keepalived."""
-    tried = everything()
-    assert len(tried.places) > 10
-    assert tried.passed == {
+    results = everything()
+    assert len(results.places) > 10
+    assert results.passed == {
         "name",
         "namespace",
         "routerIDs",
         "status",
     }  # the API server validates these, or kavip writes them
-    assert len(tried.texts) > 4
-    node = master(started(pod("n1"), next(iter(tried.texts))), WEB)
+    assert len(results.texts) > 4
+    node = master(started(pod("n1"), next(iter(results.texts))), WEB)
     before = node.transitions()[WEB]
-    for text, place in tried.texts.items():
+    for text, place in results.texts.items():
         if place == "name of a node":  # no API server stores such a node; the agent accepts no condition with it
             assert "no instance is left" in node.refuses(node.config.write(text))
         else:

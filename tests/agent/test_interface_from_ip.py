@@ -11,7 +11,7 @@ from hack.testbed.segment import Host, Segment
 from tests.agent import mounts
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod
-from tests.agent.podstates import ONE, WEB, WEB_VIP, master, ranked, started
+from tests.agent.podstates import ONE, WEB, WEB_VIP, by_priority, master, started
 
 pytestmark = pytest.mark.netns
 
@@ -46,7 +46,7 @@ def on(host: Host, interface: str) -> set[str]:
 
 def leads(pods: list[Pod], name: str, vip: str, other: Host) -> None:
     """Wait until *vip* is on the node with the highest priority for *name*, on its interface, and nowhere else."""
-    first, _ = ranked(pods, name)
+    first, _ = by_priority(pods, name)
     master(first, name)
     wanted = [first.host is other, first.host is not other]
     first.wait_until("it alone has it", lambda: [vip in on(other, "ens7"), vip in pods[0].addresses()] == wanted)

@@ -33,7 +33,7 @@ from kavip.errors import SettingsError
     ],
 )
 def test_a_malformed_setting_is_named(changes: dict[str, Any], named: str) -> None:
-    """Flag, variable, value and remedy are in one line."""
+    """The error names flag, variable, value and remedy in one line."""
     with pytest.raises(SettingsError) as caught:
         AgentSettings(**{"node_name": "n1", **changes})
     assert named in str(caught.value)
@@ -48,7 +48,7 @@ def test_the_node_itself_is_always_allowed() -> None:
 
 
 async def test_a_missing_run_directory_is_named(tmp_path: Path) -> None:
-    """It is mounted, not created."""
+    """The directory is mounted, not created."""
     with pytest.raises(SettingsError, match="run-dir"):
         await main_async(AgentSettings(node_name="n1", run_dir=str(tmp_path / "nowhere")))
 
@@ -79,7 +79,7 @@ def test_an_init_container_beside_an_agent_writes_nothing(tmp_path: Path) -> Non
 async def test_an_agent_waits_for_the_one_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ends: bool
 ) -> None:
-    """Until that one ends, or it is stopped itself."""
+    """The new agent waits until the old one ends, or until it is stopped itself."""
     monkeypatch.setattr(main, "_RETRY", 0.01)
     stopped = asyncio.Event()
     with claimed(tmp_path):
@@ -94,7 +94,7 @@ async def test_an_agent_waits_for_the_one_before_it(
 
 
 def test_the_agent_imports_no_kubernetes_client() -> None:
-    """And no library of the webhook or the renderer."""
+    """It imports no library of the webhook or the renderer either."""
     code = (
         "import sys, kavip.agent.main\n"
         "heavy = ('kubernetes_asyncio', 'kavip.kube', 'kavip.snapshot', 'aiohttp', 'jinja2', 'cryptography', 'yaml')\n"

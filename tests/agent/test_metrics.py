@@ -14,7 +14,7 @@ from kavip.names import Exporter
 from tests.agent import mounts
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod, entered
-from tests.agent.podstates import ONE, WEB, WEB_VIP, led, lenient, master, started
+from tests.agent.podstates import ONE, WEB, WEB_VIP, keepalived_that_accepts_lethal, leader_and_backup, master, started
 
 pytestmark = pytest.mark.netns
 
@@ -97,15 +97,15 @@ def test_every_counter_of_keepalived_moves(pod: MakePod, lan: Segment) -> None:
         each.password.parent.mkdir(parents=True, exist_ok=True)
         each.password.write_text(mounts.PASSWORD)
         started(each, TEXT, authentication=True)
-    first, second = led(pods, WEB)
+    first, second = leader_and_backup(pods, WEB)
     for name, (packet, ttl) in ERRORS.items():
         before = counters(second, Exporter.GEN2BRAIN)
         send(lan.client, packet, ttl=ttl)
-        second.wait_until(f"{name} moves", lambda: counters(second, Exporter.GEN2BRAIN)[name] > before[name])  # noqa: B023
+        second.wait_until(f"{name} moves", lambda: counters(second, Exporter.GEN2BRAIN)[name] > before[name])  # noqa: B023 - called in the same pass
         after = counters(second, Exporter.GEN2BRAIN)
         assert {other for other in ERRORS if after[other] > before[other]} == {name}
     send(lan.client, advert(interval=7), ttl=255)
-    second.wait_until("keepalived says so", lambda: "advertisement interval mismatch" in second.logs())
+    second.wait_until("keepalived reports it", lambda: "advertisement interval mismatch" in second.logs())
     first.host.exec("ip", "address", "del", f"{WEB_VIP}/32", "dev", "eth0")  # it stops being master for that
     first.wait_until("it is master again", lambda: first.transitions()[WEB] == (2, 1))
     moved: dict[str, float] = {}
@@ -125,28 +125,32 @@ def test_every_counter_of_keepalived_moves(pod: MakePod, lan: Segment) -> None:
 
 def test_every_metric_of_kavip_moves(pod: MakePod, tmp_path: Path) -> None:
     """Reloads, refusals, excluded instances, failures, stale addresses."""
-    node = master(started(pod("n1", keepalived=lenient(tmp_path)), ONE), WEB)
+    node = master(started(pod("n1", keepalived=keepalived_that_accepts_lethal(tmp_path)), ONE), WEB)
 
-    def told(name: str, **labels: str) -> float:
+    def metric_value(name: str, **labels: str) -> float:
         return next(value for has, value in samples(node)[f"kavip_agent_{name}"] if labels.items() <= has.items())
 
-    assert told("config_info", running=mounts.hash_of(ONE), wanted=mounts.hash_of(ONE)) == 1
-    assert told("keepalived_info", version="2.2.7") == 1
-    assert (told("config_current"), told("config_refused"), told("left_out_instances")) == (1, 0, 0)
-    assert told("instances", family="4", state="MASTER") == 1
-    reloads = told("reloads_total")
+    assert metric_value("config_info", running=mounts.hash_of(ONE), wanted=mounts.hash_of(ONE)) == 1
+    assert metric_value("keepalived_info", version="2.2.7") == 1
+    assert (metric_value("config_current"), metric_value("config_refused"), metric_value("left_out_instances")) == (
+        1,
+        0,
+        0,
+    )
+    assert metric_value("instances", family="4", state="MASTER") == 1
+    reloads = metric_value("reloads_total")
     assert reloads > 0
-    assert 0 < told("last_reload_seconds") < 60
+    assert 0 < metric_value("last_reload_seconds") < 60
     node.refuses(node.config.write(ONE.replace("router_id edge", "router_id")))
-    assert (told("config_current"), told("config_refused"), told("refusals_total")) == (0, 1, 1)
+    assert (metric_value("config_current"), metric_value("config_refused"), metric_value("refusals_total")) == (0, 1, 1)
     node.runs(
         node.config.write(ONE.replace("state BACKUP", "state UP", 1).replace("router_id edge", "router_id other"))
     )
-    assert (told("left_out_instances"), told("config_refused")) == (1, 0)
-    assert told("reloads_total") > reloads
+    assert (metric_value("left_out_instances"), metric_value("config_refused")) == (1, 0)
+    assert metric_value("reloads_total") > reloads
     lethal = ONE.replace("router_id edge", "router_id lethal").replace("advert_int 0.2", "advert_int", 1)
-    assert (told("reload_failures_total"), told("stale_addresses_removed_total")) == (0, 0)
+    assert (metric_value("reload_failures_total"), metric_value("stale_addresses_removed_total")) == (0, 0)
     node.refuses(node.config.write(lethal))
-    node.wait_until("the VIP is taken off", lambda: told("stale_addresses_removed_total") > 0)
-    assert told("reload_failures_total") == 1
-    assert told("instances", family="4", state="MASTER") == samples(node)["keepalived_up"][0][1] == 0
+    node.wait_until("the VIP is taken off", lambda: metric_value("stale_addresses_removed_total") > 0)
+    assert metric_value("reload_failures_total") == 1
+    assert metric_value("instances", family="4", state="MASTER") == samples(node)["keepalived_up"][0][1] == 0

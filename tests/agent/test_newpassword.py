@@ -30,13 +30,13 @@ class Pod:
         self.joining = JoiningPod(lambda: self.seconds, lambda: self.seconds + 1_000_000_000)
         self.joining.start(good)
 
-    def hears(self, **counted: Stats) -> bool:
+    def receive(self, **counted: Stats) -> bool:
         """Count adverts; whether the pod is held back."""
         if self.joining.is_listening:
             self.joining.observe(self.installed, dump(**counted))
         return self.joining.update(MOUNTED)
 
-    def listens(self) -> bool:
+    def still_listens(self) -> bool:
         """Whether the pod still listens."""
         return self.joining.is_listening
 
@@ -50,10 +50,10 @@ def dump(ours: Stats = Stats(), sixth: Stats = Stats()) -> Dump:  # noqa: B008 -
 def test_unauthenticated_adverts_hold_the_pod_back(count: str) -> None:
     """From the first one on, until all switch."""
     pod = Pod()
-    assert not pod.hears(sixth=Stats(advert_rcvd=3))
-    assert pod.listens()
-    assert pod.hears(ours=Stats(**{count: 1}), sixth=Stats(advert_rcvd=3))
-    assert not pod.listens()
+    assert not pod.receive(sixth=Stats(advert_rcvd=3))
+    assert pod.still_listens()
+    assert pod.receive(ours=Stats(**{count: 1}), sixth=Stats(advert_rcvd=3))
+    assert not pod.still_listens()
     assert not pod.joining.update(replace(MOUNTED, is_next=True))
     assert not pod.joining.is_held_back
 
@@ -61,49 +61,49 @@ def test_unauthenticated_adverts_hold_the_pod_back(count: str) -> None:
 def test_a_static_pod_is_not_held_back() -> None:
     """Without a controller there is no switch."""
     pod = Pod()
-    assert pod.hears(ours=Stats(auth_failure=1))
+    assert pod.receive(ours=Stats(auth_failure=1))
     assert not pod.joining.update(replace(MOUNTED, is_static=True))
 
 
 def test_the_hold_ends_after_a_while() -> None:
     """The adverts may be another router's."""
     pod = Pod()
-    assert pod.hears(ours=Stats(auth_failure=1))
+    assert pod.receive(ours=Stats(auth_failure=1))
     pod.seconds += WAIT - 1
-    assert pod.hears()
+    assert pod.receive()
     pod.seconds += 2
-    assert not pod.hears()
-    assert not pod.hears(ours=Stats(auth_failure=9))
+    assert not pod.receive()
+    assert not pod.receive(ours=Stats(auth_failure=9))
 
 
 def test_the_message_says_until_when_and_what_to_do() -> None:
     """In 200 characters, and it does not change meanwhile."""
     pod = Pod()
-    assert pod.hears(ours=Stats(auth_failure=1))
-    said = pod.joining.problem.message
-    assert "at most until 2001-09-09T01:52:20.000Z" in said  # 1,000,000,100 and WAIT
-    assert "blacklistRouterIDs" in said
-    assert node_state(decode_state(msgspec.json.encode({"group": "lb/edge", "refused": said}))).refused == said
+    assert pod.receive(ours=Stats(auth_failure=1))
+    notice = pod.joining.problem.message
+    assert "at most until 2001-09-09T01:52:20.000Z" in notice  # 1,000,000,100 and WAIT
+    assert "blacklistRouterIDs" in notice
+    assert node_state(decode_state(msgspec.json.encode({"group": "lb/edge", "refused": notice}))).refused == notice
     pod.seconds += 60
-    assert pod.hears()
-    assert pod.joining.problem.message == said
+    assert pod.receive()
+    assert pod.joining.problem.message == notice
 
 
 def test_one_accepted_advert_is_enough() -> None:
     """It proves the password, whatever else comes."""
     pod = Pod()
-    assert not pod.hears(ours=Stats(auth_failure=5, advert_rcvd=1))
-    assert not pod.hears(ours=Stats(auth_failure=9))
+    assert not pod.receive(ours=Stats(auth_failure=5, advert_rcvd=1))
+    assert not pod.receive(ours=Stats(auth_failure=9))
 
 
 def test_a_pod_without_adverts_stops_listening() -> None:
     """After an election's time; later adverts take no VIP away."""
     pod = Pod()
-    assert not pod.hears()
+    assert not pod.receive()
     pod.seconds += 20
-    assert not pod.hears()
+    assert not pod.receive()
     assert not pod.joining.is_listening
-    assert not pod.hears(ours=Stats(auth_failure=1))
+    assert not pod.receive(ours=Stats(auth_failure=1))
 
 
 def test_a_node_that_joins_listens_when_others_know_it() -> None:
@@ -114,33 +114,33 @@ def test_a_node_that_joins_listens_when_others_know_it() -> None:
     assert text != joined.text
     pod.installed = replace(joined, text=text)
     for _ in range(2):
-        assert not pod.hears()
+        assert not pod.receive()
         pod.seconds += 60
     pod.installed = joined
-    assert pod.hears(ours=Stats(auth_failure=1))
+    assert pod.receive(ours=Stats(auth_failure=1))
 
 
 def test_a_pod_that_ran_before_does_not_listen() -> None:
     """It keeps the password that runs."""
     pod = Pod(good=Pod().installed)
     assert not pod.joining.is_listening
-    assert not pod.hears(ours=Stats(auth_failure=1))
+    assert not pod.receive(ours=Stats(auth_failure=1))
 
 
 def test_another_password_is_tried() -> None:
     """The Secret was changed back."""
     pod = Pod()
-    assert pod.hears(ours=Stats(auth_failure=1))
+    assert pod.receive(ours=Stats(auth_failure=1))
     assert not pod.joining.update(replace(MOUNTED, password="old"))
     assert pod.joining.is_listening
 
 
 def test_the_only_node_of_a_group_is_not_held_back() -> None:
     """There is no node to switch with."""
-    alone = mounts.mounted(mounts.rendered({OURS: "192.0.2.200"}, nodes=1, **mounts.WITH_PASSWORD), password="new")
+    only_node = mounts.mounted(mounts.rendered({OURS: "192.0.2.200"}, nodes=1, **mounts.WITH_PASSWORD), password="new")
     pod = Pod()
     pod.joining.observe(pod.installed, dump(ours=Stats(auth_failure=1)))
-    assert not pod.joining.update(replace(alone, authentication=True))
+    assert not pod.joining.update(replace(only_node, authentication=True))
 
 
 def test_a_pod_that_is_held_back_runs_an_empty_configuration() -> None:

@@ -12,7 +12,7 @@ from kavip import names
 from tests.agent import mounts
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod, kill_together
-from tests.agent.podstates import ONE, TWO, WEB, WEB_VIP, alone, led, master, started
+from tests.agent.podstates import ONE, TWO, WEB, WEB_VIP, leader_and_backup, master, start_only_pod, started
 
 pytestmark = pytest.mark.netns
 
@@ -30,12 +30,12 @@ def undisturbed(pod: Pod) -> Iterator[None]:
 def test_a_node_that_loses_its_address_gives_its_vips_away(pod: MakePod) -> None:
     """It could not answer for them; it takes them again with the address."""
     pods = [started(pod(name), ONE) for name in ("n1", "n2")]
-    first, second = led(pods, WEB)
+    first, second = leader_and_backup(pods, WEB)
     ipv4, ipv6 = f"{first.host.ipv4}/24", f"{first.host.ipv6}/64"
     first.host.exec("ip", "address", "del", ipv4, "dev", "eth0")
     first.host.exec("ip", "address", "del", ipv6, "dev", "eth0")
     try:
-        first.wait_until("the log says so", lambda: "is on none of its interfaces" in first.logs())
+        first.wait_until("the log has the line", lambda: "is on none of its interfaces" in first.logs())
         first.wait_until("its VIP is gone", lambda: not first.addresses() & {WEB_VIP, "2001:db8:2::130"})
         master(second, WEB, f"{WEB}/v6")
     finally:
@@ -105,7 +105,7 @@ def test_an_interface_that_vanishes_takes_its_own_vips_and_no_other(pod: MakePod
 def test_an_interface_that_has_its_name_back_serves_again(pod: MakePod) -> None:
     """keepalived alone would stay backup."""
     pods = [started(pod(name), mounts.rendered({WEB: WEB_VIP})) for name in ("n1", "n2")]
-    first, second = led(pods, WEB)
+    first, second = leader_and_backup(pods, WEB)
     host = first.host
     host.exec("ip", "link", "set", "eth0", "down")
     host.exec("ip", "link", "set", "eth0", "name", "else0")
@@ -125,7 +125,7 @@ def left_out(pod: Pod) -> list[dict[str, str]]:
     return list(pod.state()["leftOut"])
 
 
-def test_a_secret_that_is_gone_stops_nothing(pod: MakePod) -> None:
+def test_a_deleted_secret_stops_nothing(pod: MakePod) -> None:
     """The state reports it; keepalived runs on, also after agent and keepalived restart."""
     node = pod("n1")
     text = mounts.rendered({WEB: WEB_VIP}, nodes=1, **mounts.WITH_PASSWORD)
@@ -148,7 +148,7 @@ def test_a_secret_that_is_gone_stops_nothing(pod: MakePod) -> None:
 
 def test_an_unreadable_mount_stops_nothing(pod: MakePod) -> None:
     """A folder without permissions, a dangling link, no mount: each is refused, and the mount is read again later."""
-    node = alone(pod, TWO)
+    node = start_only_pod(pod, TWO)
     with undisturbed(node):
         data = (node.config.path / "..data").resolve()
         for file in data.iterdir():
@@ -171,10 +171,10 @@ def test_an_unreadable_mount_stops_nothing(pod: MakePod) -> None:
 _CLOCK = """
 import runpy, sys, time
 true, offset = time.time, sys.argv.pop(1)
-def told():
+def shifted_time():
     with open(offset) as file:
         return true() + float(file.read() or 0)
-time.time = told
+time.time = shifted_time
 runpy.run_module("kavip", run_name="__main__", alter_sys=True)
 """
 

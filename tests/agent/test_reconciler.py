@@ -83,7 +83,7 @@ PATIENT, SHORT = 30.0, 0.3
 def spawn(command: list[str]) -> subprocess.Popen[str]:
     """Start a Python under another name, and return when it is up."""
     started = subprocess.Popen(
-        command, executable=sys.executable, env=mounts.disguised(), stdout=subprocess.PIPE, text=True
+        command, executable=sys.executable, env=mounts.python_environment(), stdout=subprocess.PIPE, text=True
     )
     assert started.stdout is not None
     assert started.stdout.readline() == "up\n"
@@ -306,7 +306,7 @@ async def test_an_unchanged_node_is_not_localised_again(node: Node, monkeypatch:
     await node.until(lambda: node.reconciler.status.config_hash == changed)
 
 
-async def test_a_restarted_agent_knows_what_is_installed(node: Node) -> None:
+async def test_a_restarted_agent_reads_the_installed_configuration(node: Node) -> None:
     """It reloads once, and refuses a bad mount without losing the hash of the good configuration."""
     await begun(node, ONE)
     again = Reconciler(
@@ -379,7 +379,7 @@ async def test_a_failed_step_is_noted_until_one_succeeds(node: Node, monkeypatch
     assert notes(node) == ["keepalived does not report its version"]
 
 
-async def test_a_version_that_could_not_be_read_is_asked_for_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_version_that_could_not_be_read_is_requested_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that is busy when the agent starts does not keep the note."""
     await begun(node, ONE)
     assert notes(node) == ["keepalived does not report its version"]

@@ -12,7 +12,16 @@ from kavip import names
 from tests.agent import badconfigs, mounts
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod
-from tests.agent.podstates import ONE, TWO, WEB, WEB_VIP, alone, lenient, master, started
+from tests.agent.podstates import (
+    ONE,
+    TWO,
+    WEB,
+    WEB_VIP,
+    keepalived_that_accepts_lethal,
+    master,
+    start_only_pod,
+    started,
+)
 
 pytestmark = pytest.mark.netns
 
@@ -45,7 +54,7 @@ _TELLTALES = ("passwd", "no_such_keyword", "\n")
 def test_bad_configurations_never_reach_the_daemon(pod: MakePod) -> None:
     """A fault outside the instances or of the mount refuses everything; the good one runs on, and no VIP moves."""
     assert len(badconfigs.TEXTS) + len(badconfigs.MOUNTS) >= 60
-    node = alone(pod, TWO)
+    node = start_only_pod(pod, TWO)
     before, held = node.transitions(), node.addresses()
     ran = (node.run_dir / "keepalived.conf").read_text()
     damages = iter(badconfigs.MOUNTS.items())
@@ -64,7 +73,7 @@ def test_bad_configurations_never_reach_the_daemon(pod: MakePod) -> None:
             reasons.append(node.state()["refused"])
         assert node.state()["configHash"] == mounts.hash_of(TWO), name
         assert (node.transitions(), node.addresses()) == (before, held), name
-        assert not any(word in told for told in reasons for word in (*_TELLTALES, str(node.run_dir))), reasons
+        assert not any(word in excluded for excluded in reasons for word in (*_TELLTALES, str(node.run_dir))), reasons
     assert next(damages, None) is None
     assert node.get(names.READY_PATH)[0] == 200  # otherwise a roll-out would replace all pods at once
     assert (node.run_dir / "keepalived.conf").read_text() == ran
@@ -84,11 +93,11 @@ def left_out(pod: Pod, text: str) -> list[dict[str, Any]]:
 
 def test_a_bad_change_of_an_instance_affects_only_that_change(pod: MakePod) -> None:
     """The rest of the configuration runs, the instance runs as it last ran, and no VIP moves."""
-    node = alone(pod, TWO)
+    node = start_only_pod(pod, TWO)
     before, held = node.transitions(), node.addresses()
     for number, (name, spoil) in enumerate(_KEPT.items()):
-        (told,) = left_out(node, spoil(TWO.replace("router_id edge", f"router_id edge-{number}")))
-        assert told["kept"] and told["name"] in before, name
+        (excluded,) = left_out(node, spoil(TWO.replace("router_id edge", f"router_id edge-{number}")))
+        assert excluded["kept"] and excluded["name"] in before, name
         assert (node.transitions(), node.addresses()) == (before, held), name
         assert f"router_id edge-{number}\n" in (node.run_dir / "keepalived.conf").read_text()
     assert left_out(node, ONE) == []
@@ -97,18 +106,18 @@ def test_a_bad_change_of_an_instance_affects_only_that_change(pod: MakePod) -> N
 @pytest.mark.parametrize("name", _LOST)
 def test_an_instance_with_another_identity_does_not_run(pod: MakePod, name: str) -> None:
     """Another instance may use its VRID or address by now; other instances stay as they are."""
-    node = alone(pod, TWO)
+    node = start_only_pod(pod, TWO)
     before = node.transitions()
-    (told,) = left_out(node, _LOST[name](TWO))
-    assert not told["kept"]
+    (excluded,) = left_out(node, _LOST[name](TWO))
+    assert not excluded["kept"]
     node.wait_until("its VIP is gone", lambda: bool({WEB_VIP, "192.0.2.131"} - node.addresses()))
-    del before[told["name"]]
+    del before[excluded["name"]]
     assert node.transitions() == before
 
 
 def test_an_incomplete_mount_changes_nothing(pod: MakePod) -> None:
     """A missing key is refused, and so are a text and a hash that do not match."""
-    node = alone(pod)
+    node = start_only_pod(pod)
     node.config.swap({"keepalived.conf": TWO.encode()})
     node.wait_until("it is refused", lambda: "lacks a key" in node.state()["refused"])
     node.config.write(TWO, configHash=mounts.hash_of(ONE))
@@ -131,24 +140,24 @@ def test_a_bad_first_configuration_does_not_stop_the_pod(pod: MakePod) -> None:
 
 def test_a_replaced_pod_runs_all_but_faulty_instances(pod: MakePod) -> None:
     """It has no last good configuration to keep an instance from."""
-    node = alone(pod, TWO)
+    node = start_only_pod(pod, TWO)
     bad = _KEPT["unknown keyword"](TWO)
-    (told,) = left_out(node, bad)
-    assert told["kept"]
+    (excluded,) = left_out(node, bad)
+    assert excluded["kept"]
     node.kill_agent()
     node.kill_keepalived()
     node.replace()
     node.start()
     node.runs(mounts.hash_of(bad))
-    (told,) = node.state()["leftOut"]
-    assert not told["kept"]
-    master(node, *({WEB, "shop/cart", f"{WEB}/v6"} - {told["name"]}))
-    assert told["name"] not in node.instances()
+    (excluded,) = node.state()["leftOut"]
+    assert not excluded["kept"]
+    master(node, *({WEB, "shop/cart", f"{WEB}/v6"} - {excluded["name"]}))
+    assert excluded["name"] not in node.instances()
 
 
 def test_a_replaced_pod_with_a_refused_configuration_runs_nothing(pod: MakePod) -> None:
     """The pod is not ready, so a roll-out stops at it."""
-    node = alone(pod, TWO)
+    node = start_only_pod(pod, TWO)
     bad = node.config.write(badconfigs.TEXTS["global_defs with 'no_such_keyword'"](TWO))
     node.refuses(bad)
     assert WEB in node.masters()
@@ -167,13 +176,13 @@ def test_a_replaced_pod_with_a_refused_configuration_runs_nothing(pod: MakePod) 
 
 def test_a_keepalived_that_is_killed_during_a_reload_reads_the_same_again(pod: MakePod) -> None:
     """To fall back would leave this node alone with the old configuration."""
-    node = alone(pod, ONE)
+    node = start_only_pod(pod, ONE)
     assert node.keepalived
     family = [one for pid in process.children([node.keepalived.pid]) if (one := process.find(pid))]
     for one in family:
         one.signal(signal.SIGSTOP)
     wanted = node.config.write(TWO)
-    node.wait_until("keepalived gets the reload signal", lambda: any(_is_told(one.pid) for one in family))
+    node.wait_until("keepalived gets the reload signal", lambda: any(_has_pending_sighup(one.pid) for one in family))
     node.kill_keepalived()
     node.wait_until("the agent has seen it", lambda: "keepalived killed during reload" in node.agent_log.read_text())
     assert "shop/cart" in (node.run_dir / "keepalived.conf").read_text(), node.logs()
@@ -182,7 +191,7 @@ def test_a_keepalived_that_is_killed_during_a_reload_reads_the_same_again(pod: M
     assert node.state()["refused"] == ""
 
 
-def _is_told(pid: int) -> bool:
+def _has_pending_sighup(pid: int) -> bool:
     """Whether SIGHUP is pending for the process."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return any(int(line.split()[1], 16) & 1 for line in lines if line.startswith(("SigPnd", "ShdPnd")))
@@ -190,7 +199,7 @@ def _is_told(pid: int) -> bool:
 
 def test_a_configuration_that_ends_keepalived_is_replaced_by_the_good_one(pod: MakePod, tmp_path: Path) -> None:
     """Its VIPs are removed at once, and kubelet's next start finds the last good configuration."""
-    node = master(started(pod("n1", keepalived=lenient(tmp_path)), ONE), WEB)
+    node = master(started(pod("n1", keepalived=keepalived_that_accepts_lethal(tmp_path)), ONE), WEB)
     lethal = ONE.replace("router_id edge", "router_id lethal").replace("advert_int 0.2", "advert_int", 1)
     reason = node.refuses(node.config.write(lethal))
     assert reason == "keepalived exited when it read this configuration"

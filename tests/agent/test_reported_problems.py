@@ -87,7 +87,7 @@ def has_failed(code: ProblemCode) -> Callable[[Reconciler], object]:
     return before
 
 
-def held_back(reconciler: Reconciler) -> None:
+def run_other_password(reconciler: Reconciler) -> None:
     """Let the other nodes run another password."""
     joining = reconciler._desired.joining
     joining._rejected, joining._until = mounts.PASSWORD, float("inf")
@@ -98,7 +98,7 @@ def with_checks(*statuses: CheckStatus) -> Callable[[Reconciler], object]:
 
     def before(reconciler: Reconciler) -> None:
         checks = reconciler.feeds.checks
-        checks.configure = mock.AsyncMock()  # type: ignore[method-assign]
+        checks.configure = mock.AsyncMock()  # type: ignore[method-assign]  # of this one
         checks._statuses = {each.check.name: each for each in statuses}
 
     return before
@@ -133,7 +133,7 @@ CASES: Final[dict[str, Case]] = {
         text=SECRET,
         meta=NAMED,
         password=mounts.PASSWORD,
-        before=held_back,
+        before=run_other_password,
         refused=ProblemCode.PASSWORD_NOT_ACCEPTED,
     ),
     "line outside instances": Case(
@@ -265,7 +265,7 @@ async def test_a_problem_has_its_code(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 async def test_a_controller_of_0_1_0_reads_the_messages(name: str, tmp_path: Path) -> None:
-    """It knows a missing password by the beginning of the message, and splits ``note`` at semicolons."""
+    """It recognizes a missing password by the beginning of the message, and splits ``note`` at semicolons."""
     case = CASES[name]
     found = released.report_of(await reported(case, tmp_path))
     secret = case.refused in (ProblemCode.PASSWORD_MISSING, ProblemCode.PASSWORD_MISMATCH)
@@ -281,7 +281,7 @@ async def test_a_step_that_failed_is_a_note(tmp_path: Path) -> None:
 
     def fail(node: Reconciler) -> None:
         with_checks(CheckStatus(WEB, CheckHealth(False)))(node)
-        node.step = mock.AsyncMock()  # type: ignore[method-assign]
+        node.step = mock.AsyncMock()  # type: ignore[method-assign]  # of this one
         node.record_failed_step()
 
     state = decode_state(await reported(Case(before=fail), tmp_path))
@@ -291,5 +291,5 @@ async def test_a_step_that_failed_is_a_note(tmp_path: Path) -> None:
 
 def test_every_code_is_reported_by_a_case() -> None:
     """So that each has a message that is read by both controllers."""
-    told = {code for each in CASES.values() for code in (each.refused, each.next_refused, each.excluded, each.noted)}
-    assert told == {*ProblemCode} - {ProblemCode.OTHER, ProblemCode.AGENT_FAILED}
+    codes = {code for each in CASES.values() for code in (each.refused, each.next_refused, each.excluded, each.noted)}
+    assert codes == {*ProblemCode} - {ProblemCode.OTHER, ProblemCode.AGENT_FAILED}

@@ -7,7 +7,7 @@ from kavip.reconcile.plan import Key, KeyKind
 from tests.agent import mounts
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod
-from tests.reconcile.world import GROUP, World, cluster
+from tests.reconcile.simulatedcluster import GROUP, SimulatedCluster, cluster
 from tests.support import build
 from tests.vrrp.samples import NEW, shared
 
@@ -19,24 +19,24 @@ FEWEST = 3
 """Instances on either of two nodes: of sixteen."""
 
 
-def planned() -> World:
+def planned() -> SimulatedCluster:
     """The group after its plans were applied."""
     services = (
         build.service(f"shop/service-{number:04}", group=GROUP, type="ClusterIP", external_ips=[vip])
         for number, vip in enumerate(VIPS)
     )
-    world = World(cluster(build.group(**NEW, instances=shared(SLOTS)), *services))
-    world.settle(Key(KeyKind.GROUP, GROUP))
-    return world
+    simulation = SimulatedCluster(cluster(build.group(**NEW, instances=shared(SLOTS)), *services))
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    return simulation
 
 
 def test_five_thousand_vips_live_in_sixteen_instances(pod: MakePod) -> None:
     """The stored objects are far below their limits; each VIP is on one node, also after a daemon was killed."""
-    world = planned()
-    status = world.snapshot.groups[GROUP].status
+    simulation = planned()
+    status = simulation.snapshot.groups[GROUP].status
     assert len(status.router_ids or {}) == COUNT + SLOTS
     assert len(msgspec.json.encode(status)) < 1_500_000 / 5
-    text = world.text()
+    text = simulation.text()
     assert text.count("vrrp_instance ") == SLOTS
     assert len(text) < 1_000_000 / 4
     pods = [pod(node) for node in ("n1", "n2")]

@@ -15,7 +15,7 @@ from kavip.api.group import Check
 from tests.agent import mounts
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod
-from tests.agent.podstates import WEB, WEB_VIP, ranked
+from tests.agent.podstates import WEB, WEB_VIP, by_priority
 from tests.support import webserver
 from tests.vrrp.livedaemons import BEFORE_OTHERS
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.netns
 PORT = 8080
 
 
-class Site:
+class CheckedPod:
     """A pod, and the service on its node that is checked."""
 
     def __init__(self, pod: Pod, folder: Path) -> None:
@@ -62,7 +62,7 @@ class Site:
         return WEB in self.pod.masters() and WEB_VIP in self.pod.addresses()
 
     @property
-    def told(self) -> tuple[str, bool, str]:
+    def reported_check(self) -> tuple[str, bool, str]:
         """The check in ``/state``: name, result, last answer."""
         (check,) = self.pod.state()["checks"]
         return check["name"], check["ok"], check["message"]
@@ -74,10 +74,10 @@ class Site:
 
 
 @pytest.fixture
-def sites(pod: MakePod, tmp_path: Path) -> Iterator[list[Site]]:
+def checked_pods(pod: MakePod, tmp_path: Path) -> Iterator[list[CheckedPod]]:
     """Two nodes with the service; no pod runs yet."""
     with ExitStack() as stack:
-        made = [Site(pod(name), tmp_path) for name in ("n1", "n2")]
+        made = [CheckedPod(pod(name), tmp_path) for name in ("n1", "n2")]
         for each in made:
             each.serve(stack)
         yield made
@@ -90,66 +90,69 @@ def http(on_failure: str) -> Check:
     )
 
 
-def led(sites: list[Site]) -> tuple[Site, Site]:
+def leader_and_backup(checked_pods: list[CheckedPod]) -> tuple[CheckedPod, CheckedPod]:
     """The node with the higher priority once it is master, and the other one."""
-    first, _ = ranked([each.pod for each in sites], WEB)
-    leader, other = sorted(sites, key=lambda each: each.pod is not first)
+    first, _ = by_priority([each.pod for each in checked_pods], WEB)
+    leader, other = sorted(checked_pods, key=lambda each: each.pod is not first)
     leader.pod.wait_until("the leader is master", lambda: leader.is_master and not other.is_master)
     return leader, other
 
 
-def test_a_failing_service_loses_the_vip(sites: list[Site]) -> None:
+def test_a_failing_service_loses_the_vip(checked_pods: list[CheckedPod]) -> None:
     """The other node takes it, until the check passes often enough. Pods stay ready."""
-    for each in sites:
+    for each in checked_pods:
         each.runs(http("Fault"))
-    leader, other = led(sites)
+    leader, other = leader_and_backup(checked_pods)
     leader.answers(503)
     other.pod.wait_until("the other node has the VIP", lambda: other.is_master)
-    leader.pod.wait_until("it says why", lambda: leader.pod.role(WEB) == "FAULT")
-    leader.pod.wait_until("the agent reports the check", lambda: leader.told == ("web", False, "status 503"))
-    leader.pod.wait_until("it says so in words", lambda: leader.pod.state()["note"] == "health check web fails")
+    leader.pod.wait_until("the instance is in FAULT", lambda: leader.pod.role(WEB) == "FAULT")
+    leader.pod.wait_until("the agent reports the check", lambda: leader.reported_check == ("web", False, "status 503"))
+    leader.pod.wait_until("the note names the check", lambda: leader.pod.state()["note"] == "health check web fails")
     assert 'kavip_agent_check_up{check="web"} 0.0' in leader.pod.get(names.METRICS_PATH)[1]
     assert leader.pod.get(names.READY_PATH)[0] == 200
     leader.answers(200)
-    leader.pod.wait_until("the leader has it back", lambda: leader.is_master and not other.is_master)
-    leader.pod.wait_until("it says so", lambda: leader.told[:2] == ("web", True) and not leader.pod.state()["note"])
+    leader.pod.wait_until("the leader has the VIP again", lambda: leader.is_master and not other.is_master)
+    leader.pod.wait_until(
+        "the agent reports that the check passes",
+        lambda: leader.reported_check[:2] == ("web", True) and not leader.pod.state()["note"],
+    )
 
 
-def test_a_check_that_fails_everywhere_takes_no_vip(sites: list[Site]) -> None:
+def test_a_check_that_fails_everywhere_takes_no_vip(checked_pods: list[CheckedPod]) -> None:
     """LowerPriority moves it to a healthy node while there is one, and then back."""
-    for each in sites:
+    for each in checked_pods:
         each.runs(http("LowerPriority"))
-    leader, other = led(sites)
+    leader, other = leader_and_backup(checked_pods)
     leader.answers(500)
     other.pod.wait_until("the other node has the VIP", lambda: other.is_master and not leader.is_master)
     other.answers(500)
-    leader.pod.wait_until("it is where it was at first", lambda: leader.is_master and not other.is_master)
-    assert [each.told[:2] for each in sites] == [("web", False), ("web", False)]
+    leader.pod.wait_until("the first node has the VIP again", lambda: leader.is_master and not other.is_master)
+    assert [each.reported_check[:2] for each in checked_pods] == [("web", False), ("web", False)]
 
 
-def test_a_pod_that_starts_with_a_failing_service_takes_no_vip(sites: list[Site]) -> None:
-    """The first result is there before keepalived starts. The VIP comes once the service is healthy."""
-    site = sites[0]
-    site.answers(503)
-    text = site.mounts(http("Fault"))
-    site.pod.prepare()
-    site.pod.start_keepalived()
-    said = site.pod.keepalived_log
-    site.pod.wait_until("keepalived knows, with no agent there", lambda: "FAULT" in said.read_text())
-    site.pod.start_agent()
-    site.pod.runs(mounts.hash_of(text))
-    site.pod.wait_until("it knows how it is", lambda: site.pod.role(WEB) != "")
-    assert site.pod.role(WEB) == "FAULT"
-    assert [*site.changes] == [0, 0]
-    site.answers(200)
-    site.pod.wait_until("it is master", lambda: site.is_master)
-    site.pod.kill_agent()
-    site.answers(503)
-    site.pod.start_agent()
-    site.pod.wait_until("a new agent sees it", lambda: site.pod.role(WEB) == "FAULT")
-    site.pod.kill_agent()
-    site.pod.start_agent()
-    site.pod.runs(mounts.hash_of(text))
-    site.pod.wait_until("it knows how it is", lambda: site.pod.role(WEB) != "")
-    assert site.pod.role(WEB) == "FAULT"
-    assert site.changes[0] == 1  # keepalived's second counter misses a change during a reload
+def test_a_pod_that_starts_with_a_failing_service_takes_no_vip(checked_pods: list[CheckedPod]) -> None:
+    """The first result is written before keepalived starts. The node gets the VIP once the service is healthy."""
+    checked = checked_pods[0]
+    checked.answers(503)
+    text = checked.mounts(http("Fault"))
+    checked.pod.prepare()
+    checked.pod.start_keepalived()
+    log_file = checked.pod.keepalived_log
+    checked.pod.wait_until("keepalived is in FAULT without an agent", lambda: "FAULT" in log_file.read_text())
+    checked.pod.start_agent()
+    checked.pod.runs(mounts.hash_of(text))
+    checked.pod.wait_until("the agent reports the state of the instance", lambda: checked.pod.role(WEB) != "")
+    assert checked.pod.role(WEB) == "FAULT"
+    assert [*checked.changes] == [0, 0]
+    checked.answers(200)
+    checked.pod.wait_until("it is master", lambda: checked.is_master)
+    checked.pod.kill_agent()
+    checked.answers(503)
+    checked.pod.start_agent()
+    checked.pod.wait_until("a new agent sees it", lambda: checked.pod.role(WEB) == "FAULT")
+    checked.pod.kill_agent()
+    checked.pod.start_agent()
+    checked.pod.runs(mounts.hash_of(text))
+    checked.pod.wait_until("the agent reports the state of the instance", lambda: checked.pod.role(WEB) != "")
+    assert checked.pod.role(WEB) == "FAULT"
+    assert checked.changes[0] == 1  # keepalived's second counter misses a change during a reload

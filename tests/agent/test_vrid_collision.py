@@ -17,8 +17,8 @@ from tests.agent.conftest import MakePod
 from tests.agent.pod import PATIENCE, Pod, enter
 from tests.agent.podstates import master, started
 from tests.reconcile.group.settledgroup import READY, condition, serving, settled, with_pods
-from tests.reconcile.world import GROUP
-from tests.reconcile.world import pod as kubernetes_pod
+from tests.reconcile.simulatedcluster import GROUP
+from tests.reconcile.simulatedcluster import pod as kubernetes_pod
 from tests.support import build
 
 pytestmark = pytest.mark.netns
@@ -57,21 +57,23 @@ def test_a_collision_is_reported_and_so_is_its_end(pod: MakePod, monkeypatch: py
     monkeypatch.setattr(collisions, "LASTING", 1.0)
     monkeypatch.setattr(collisions, "FADE", 2.0)
     ours = started(pod("n1"), mounts.rendered({"shop/web": "192.0.2.130"}, nodes=1, **MULTICAST))
-    stranger = started(pod("n2"), mounts.rendered({"other/cart": "192.0.2.131"}, **MULTICAST))
+    foreign = started(pod("n2"), mounts.rendered({"other/cart": "192.0.2.131"}, **MULTICAST))
     master(ours, "shop/web")
-    master(stranger, "other/cart")
-    world = with_pods(settled(build.group(), serving("shop/web", "192.0.2.130"), nodes=1), kubernetes_pod("p1", "n1"))
+    master(foreign, "other/cart")
+    simulation = with_pods(
+        settled(build.group(), serving("shop/web", "192.0.2.130"), nodes=1), kubernetes_pod("p1", "n1")
+    )
 
     def errors() -> dict[str, int]:
         return dict(ours.instances()["shop/web"]["errors"])
 
     ours.wait_until("it hears of other addresses", lambda: errors().get("addressList", 0) > 0)
     assert "authentication" not in errors()
-    world.agents, after = watched(ours, stranger.kill_keepalived)
-    world.settle(Key(KeyKind.GROUP, GROUP))
-    status, reason, message = condition(world, READY)
+    simulation.agents, after = watched(ours, foreign.kill_keepalived)
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    status, reason, message = condition(simulation, READY)
     assert (status, reason) == ("True", "VRIDCollision")
     assert "VRID 26 on eth0 is used by another router: n1 received adverts with other addresses" in message
-    world.agents = after
-    world.settle(Key(KeyKind.GROUP, GROUP))
-    assert condition(world, READY)[1] == "Ready"
+    simulation.agents = after
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    assert condition(simulation, READY)[1] == "Ready"

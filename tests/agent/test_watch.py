@@ -81,12 +81,12 @@ async def test_only_the_pid_file_of_the_run_directory_wakes(mount: Mount, run_di
 
 async def test_a_dump_is_one_event(mount: Mount, run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A dump of 255 instances, which keepalived writes in sixty pieces, causes one event."""
-    heard: list[int] = []
+    events: list[int] = []
     happened = inotify.FolderWatch._happened
 
     def hear(folders: inotify.FolderWatch) -> None:
         happened(folders)
-        heard.append(1)
+        events.append(1)
 
     monkeypatch.setattr(inotify.FolderWatch, "_happened", hear)
     with watcher(run_dir, mount.path) as given:
@@ -96,7 +96,7 @@ async def test_a_dump_is_one_event(mount: Mount, run_dir: Path, monkeypatch: pyt
                 dump.flush()
                 await asyncio.sleep(0.001)
         assert not await woke(given, within=SHORT)
-    assert len(heard) == 1
+    assert len(events) == 1
 
 
 async def test_a_write_to_an_existing_pid_file_wakes(mount: Mount, run_dir: Path) -> None:

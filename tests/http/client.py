@@ -1,12 +1,21 @@
-"""A plain HTTP client for one connection: from any loopback address, over TLS if asked."""
+"""A plain HTTP client for one connection: from any loopback address, over TLS if requested."""
 
 import asyncio
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
 HOST = "127.0.0.1"
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def unverifying() -> ssl.SSLContext:
+    """A TLS client that verifies nothing, as Prometheus with insecureSkipVerify."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
 
 
 @dataclass(eq=False)
@@ -44,3 +53,13 @@ class Client:
     def close(self) -> None:
         """Close at once."""
         self.writer.transport.abort()
+
+
+@contextmanager
+def closed(clients: list[Client]) -> Iterator[None]:
+    """Close *clients* at the end."""
+    try:
+        yield
+    finally:
+        for client in clients:
+            client.close()

@@ -1,4 +1,4 @@
-"""Who gets a connection when every connection is in use, with real sockets."""
+"""Which client gets a connection when every connection is in use, with real sockets."""
 
 import asyncio
 import ssl
@@ -14,11 +14,11 @@ from kavip.http.listener import Listener
 from tests.http.client import GET, HOST, Client
 from tests.support.clock import advance
 
-STRANGER, OTHER, THIRD = HOST, "127.0.0.2", "127.0.0.3"
+CLIENT, OTHER, THIRD = HOST, "127.0.0.2", "127.0.0.3"
 SLOW = GET.replace(b"/ ", b"/slow ", 1)
 ROOM = 4
 LIMITS = Limits(connections=ROOM, handshake=600, exchange=20, grace=60)
-"""No deadline passes unless the test lets it."""
+"""Deadlines that never pass by themselves."""
 
 
 class Page:
@@ -51,7 +51,7 @@ async def listening(limits: Limits = LIMITS, **more: Any) -> AsyncIterator[tuple
         await listener.stop()
 
 
-async def resting(port: int, count: int = ROOM, *, source: str = STRANGER) -> list[Client]:
+async def idle_connections(port: int, count: int = ROOM, *, source: str = CLIENT) -> list[Client]:
     """So many connections with one answer each."""
     clients = []
     for _ in range(count):
@@ -60,7 +60,7 @@ async def resting(port: int, count: int = ROOM, *, source: str = STRANGER) -> li
     return clients
 
 
-async def served(port: int, *, source: str = STRANGER, request: bytes = GET) -> int:
+async def served(port: int, *, source: str = CLIENT, request: bytes = GET) -> int:
     """The status of the answer on a new connection, which is then closed."""
     client = await Client.connected(port, source=source)
     try:
@@ -75,12 +75,12 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize("source", [STRANGER, OTHER])
-async def test_connections_with_answers_keep_nobody_out(source: str) -> None:
-    """The one that has been idle longest gives way; what is sent on it meanwhile has an answer: try again."""
+@pytest.mark.parametrize("source", [CLIENT, OTHER])
+async def test_connections_with_answers_block_no_client(source: str) -> None:
+    """The connection with the longest idle time is displaced; a request on it gets a closing response."""
     evictions: list[None] = []
     async with listening(evicted=lambda: evictions.append(None)) as (_, port):
-        clients = await resting(port)
+        clients = await idle_connections(port)
         assert await clients[0].ask() == 200
         assert await served(port, source=source) == 200
         clients[1].writer.write(GET)
@@ -94,25 +94,27 @@ async def test_connections_with_answers_keep_nobody_out(source: str) -> None:
 async def test_a_sender_keeps_its_share() -> None:
     """However many connections another one opens, and however many more they would displace."""
     async with listening() as (_, port):
-        own = await resting(port, 2, source=OTHER)
-        strangers = await resting(port, 20)
+        own = await idle_connections(port, 2, source=OTHER)
+        others = await idle_connections(port, 20)
         assert [await client.ask() for client in own] == [200, 200]
-        for client in (*own, *strangers):
+        for client in (*own, *others):
             client.close()
 
 
 async def test_kinds_of_senders_have_equal_shares() -> None:
     """So many addresses do not help: they have one kind."""
-    async with listening(kind_of=lambda peer: peer == STRANGER) as (_, port):
-        own = await resting(port, 2)
-        strangers = [client for number in range(2, 12) for client in await resting(port, 1, source=f"127.0.0.{number}")]
+    async with listening(kind_of=lambda peer: peer == CLIENT) as (_, port):
+        own = await idle_connections(port, 2)
+        others = [
+            client for number in range(2, 12) for client in await idle_connections(port, 1, source=f"127.0.0.{number}")
+        ]
         assert [await client.ask() for client in own] == [200, 200]
-        for client in (*own, *strangers):
+        for client in (*own, *others):
             client.close()
 
 
 async def test_a_request_that_arrives_is_not_aborted_within_the_grace() -> None:
-    """A new connection waits as long; then a connection that is still incomplete gives way."""
+    """A new connection waits as long; then a connection with an incomplete request is displaced."""
     async with listening() as (_, port):
         slow = [await Client.connected(port) for _ in range(ROOM)]
         for client in slow:
@@ -131,7 +133,7 @@ async def test_a_request_that_arrives_is_not_aborted_within_the_grace() -> None:
             client.close()
 
 
-async def test_a_sender_that_is_always_busy_keeps_nobody_out() -> None:
+async def test_a_sender_that_is_always_busy_blocks_no_client() -> None:
     """One of its connections closes with its answer, and no request is aborted."""
     async with listening() as (page, port):
         busy = [await Client.connected(port) for _ in range(ROOM)]
@@ -215,7 +217,7 @@ class Pool:
         """The last connection that is idle; those that the server has closed, or answered without a request, end."""
         while self._idle:
             client = self._idle.pop()
-            if not client.reader.at_eof() and not client.reader._buffer:  # type: ignore[attr-defined]
+            if not client.reader.at_eof() and not client.reader._buffer:  # type: ignore[attr-defined]  # no public view
                 return client
             client.close()
         return None
@@ -227,7 +229,7 @@ class Pool:
 
 
 async def test_no_call_is_lost_under_load() -> None:
-    """The API server is the sender with the most connections, and others come and go meanwhile."""
+    """The API server is the sender with the most connections, and other clients connect and disconnect."""
     async with listening() as (_, port):
         pool = Pool(port, OTHER)
 
@@ -239,7 +241,7 @@ async def test_no_call_is_lost_under_load() -> None:
                 with suppress(OSError, asyncio.IncompleteReadError):
                     await served(port, source=THIRD)
 
-        strangers = await resting(port)
+        others = await idle_connections(port)
         disturbing = [asyncio.create_task(disturb()) for _ in range(2)]
         found = await asyncio.gather(*(calls() for _ in range(2 * ROOM)))
         assert {status for each in found for status in each} == {200}
@@ -247,5 +249,5 @@ async def test_no_call_is_lost_under_load() -> None:
             task.cancel()
         await asyncio.gather(*disturbing, return_exceptions=True)
         pool.close()
-        for client in strangers:
+        for client in others:
             client.close()

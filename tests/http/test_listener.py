@@ -179,17 +179,17 @@ async def test_a_new_connection_evicts_the_oldest_one_without_success() -> None:
     async with listening(LONG, evicted=lambda: evictions.append(None)) as (_, port):
         kept = await asyncio.open_connection(HOST, port)
         await ask(kept)
-        strangers = []
+        clients = []
         for _ in range(3):
-            strangers.append(await asyncio.open_connection(HOST, port))
+            clients.append(await asyncio.open_connection(HOST, port))
             await asyncio.sleep(0.05)
         newcomer = await asyncio.open_connection(HOST, port)
         assert b" 200 " in await ask(newcomer)
-        assert await is_cut(strangers[0], last_words=CLOSING_RESPONSE)
+        assert await is_cut(clients[0], last_words=CLOSING_RESPONSE)
         assert len(evictions) == 1
-        assert not strangers[1][0].at_eof()
+        assert not clients[1][0].at_eof()
         assert b" 200 " in await ask(kept)
-        for _, writer in (kept, newcomer, *strangers):
+        for _, writer in (kept, newcomer, *clients):
             writer.close()
 
 
@@ -302,15 +302,15 @@ async def test_an_idle_connection_gets_a_503_before_it_is_closed(monkeypatch: py
     page = Page()
     listener = Listener(page, limits=LONG)
     port = await listener.start(HOST, 0)
-    resting, asking = [await asyncio.open_connection(HOST, port) for _ in range(2)]
-    for wire in (resting, asking):
+    idle_connections, asking = [await asyncio.open_connection(HOST, port) for _ in range(2)]
+    for wire in (idle_connections, asking):
         assert b" 200 " in await ask(wire)
     stopping = asyncio.create_task(listener.stop())
-    head = await resting[0].readuntil(b"\r\n\r\n")
+    head = await idle_connections[0].readuntil(b"\r\n\r\n")
     asking[1].write(GET)  # the client has not read the 503 yet
     assert head == await asking[0].readuntil(b"\r\n\r\n") == CLOSING_RESPONSE
     assert not stopping.done()
-    for _, writer in (resting, asking):
+    for _, writer in (idle_connections, asking):
         writer.close()
     await stopping
     assert page.waiting == 0
@@ -326,7 +326,7 @@ async def test_an_idle_connection_gets_a_503_before_it_is_closed(monkeypatch: py
     ],
 )
 async def test_a_reply_is_equal_to_aiohttps_response(request_: bytes, *, stands: bool) -> None:
-    """Status, type, length, date and body; it closes the connection if the client asks for it."""
+    """Status, type, length, date and body; it closes the connection if the client requests it."""
 
     async def answer(_: web.BaseRequest) -> Reply:
         return Reply(b"{}", "application/json")

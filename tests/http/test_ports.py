@@ -2,28 +2,16 @@
 
 import asyncio
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from aiohttp import web
 
 from kavip.http import ports
-from tests.http.client import HOST, Client
+from tests.http.client import HOST, Client, closed
 
 GET = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 PROBES = 4
 COUNT = ports.LIMITS.connections
-
-
-@contextmanager
-def closed(clients: list[Client]) -> Iterator[None]:
-    """Close *clients* at the end."""
-    try:
-        yield
-    finally:
-        for client in clients:
-            client.close()
 
 
 async def probed(port: int) -> list[int]:
@@ -62,12 +50,12 @@ async def test_a_new_connection_displaces_the_oldest_unfinished_one(sent: bytes)
 
 
 async def test_clients_that_do_not_read_their_answers_are_displaced() -> None:
-    """A large page is sent for as long as the client pleases, but not in somebody else's place."""
-    asked = asyncio.Event()
+    """A large page is sent for as long as the client reads it, but its connection can be displaced."""
+    called, page = asyncio.Event(), b"x" * (4 << 20)  # more than the kernel takes
 
     def large() -> web.Response:
-        asked.set()
-        return web.Response(body=b"x" * (8 << 20))
+        called.set()
+        return web.Response(body=page)
 
     pages = {**ports.probes(lambda: ()), "/metrics": large}
     async with ports.serving(pages, HOST, 0, name="metrics") as port:
@@ -78,10 +66,10 @@ async def test_clients_that_do_not_read_their_answers_are_displaced() -> None:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             client.setblocking(False)
             slow.append(client)
-            asked.clear()
+            called.clear()
             await loop.sock_connect(client, (HOST, port))
             await loop.sock_sendall(client, GET.replace(b"livez", b"metrics") * 2)
-            await asked.wait()
+            await called.wait()
         try:
             assert await probed(port) == [200] * PROBES
         finally:

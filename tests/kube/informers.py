@@ -31,27 +31,27 @@ def informer_of(
 
 def recorder(informer: Informer[ConfigMap]) -> list[str]:
     """The notifications as ``+a/b``, ``~a/b`` and ``-a/b``; it asserts that the store has each notified object."""
-    told: list[str] = []
+    notified: list[str] = []
 
     def record(old: ConfigMap | None, new: ConfigMap | None) -> None:
         obj = new or old
         assert obj is not None
         key = obj.metadata.key
         assert new is None or informer.store[key] is new
-        told.append(("~" if old and new else "+" if new else "-") + key)
+        notified.append(("~" if old and new else "+" if new else "-") + key)
 
     informer.subscribe(record)
-    return told
+    return notified
 
 
 @asynccontextmanager
 async def following(client: Client) -> AsyncIterator[tuple[Informer[ConfigMap], list[str]]]:
     """A running informer that has listed, and its notifications (:func:`recorder`)."""
     informer = informer_of(client)
-    told = recorder(informer)
+    notified = recorder(informer)
     async with running(informer.run()):
         await asyncio.wait_for(informer.synced.wait(), 30)
-        yield informer, told
+        yield informer, notified
 
 
 def phrases(logged: Log) -> list[str]:

@@ -7,11 +7,13 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hack.testbed import runs
+from hack.testbed.certs import Authority
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.programs import Programs
 from kavip import errors, names
@@ -50,6 +52,15 @@ def plane(programs: Programs) -> Iterator[ControlPlane]:
     """A control plane that tests may stop and start."""
     with runs.temporary() as state, ControlPlane(programs, state) as started:
         yield started
+
+
+async def test_an_api_server_of_another_ca_is_refused(control_plane: ControlPlane, tmp_path: Path) -> None:
+    """An attacker on the path is no API server for kavip: the handshake fails, so no token and no object is sent."""
+    other = Authority(tmp_path).kubeconfig(control_plane.server, "kavip", ())
+    (tmp_path / "kubeconfig").write_text(other)
+    async with Client.from_settings(str(tmp_path / "kubeconfig")) as client:
+        with pytest.raises(errors.Unavailable, match="certificate verify failed"):
+            await client.list(SERVICES)
 
 
 async def many(count: int, call: Any) -> None:
@@ -177,9 +188,9 @@ async def test_each_refusal_is_its_own_error(control_plane: ControlPlane, client
         await client.delete(CONFIGMAPS, key, uid="5b8f9c1e-0000-4000-8000-000000000000")
     await client.delete(CONFIGMAPS, key)
     config = await asyncio.to_thread(control_plane.user, "kube:nobody")
-    async with Client.from_settings(str(config)) as nobody:
+    async with Client.from_settings(str(config)) as without_rights:
         with pytest.raises(errors.Forbidden, match='"kube:nobody" cannot get'):
-            await nobody.get(CONFIGMAPS, key)
+            await without_rights.get(CONFIGMAPS, key)
 
 
 HOLDER = """

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,15 @@ async def test_a_watch_that_is_not_opened_in_time_is_unavailable(api: Api, monke
     with pytest.raises(errors.Unavailable, match="in time"):
         async with client.watch(CONFIGMAPS, "1", silence=3600):
             pass
+
+
+async def test_watches_leave_the_connections_to_calls(api: Api) -> None:
+    """With more watches than there are connections for calls, a call does not wait."""
+    _, client = api
+    async with AsyncExitStack() as stack:
+        for _ in range(transport.CONNECTIONS + 1):
+            await stack.enter_async_context(client.watch(CONFIGMAPS, "1"))
+        await client.list(CONFIGMAPS)
 
 
 async def test_a_refused_connection_is_unavailable(tmp_path: Path) -> None:

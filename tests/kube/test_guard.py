@@ -62,11 +62,11 @@ class FakeGuard:
 
     def __init__(self) -> None:
         self.is_held = True
-        self.asked = 0
+        self.checks = 0
 
     def __call__(self) -> None:
         """The guard."""
-        self.asked += 1
+        self.checks += 1
         if not self.is_held:
             raise LeaseLost("gone")
 
@@ -106,13 +106,13 @@ async def test_the_guard_is_called_after_the_wait_for_a_connection(
         writing = asyncio.create_task(fenced.patch(CONFIGMAPS, KEY, {"data": {}}))
         for _ in range(20):
             await asyncio.sleep(0)
-        assert lease.asked == 0  # it was started while the lease was held, and still waits
+        assert lease.checks == 0  # it was started while the lease was held, and still waits
         lease.is_held = False
         wire.open.set()
         await reading
         with pytest.raises(LeaseLost):
             await writing
-        assert lease.asked == 1
+        assert lease.checks == 1
         assert b"PATCH" not in wire.received
 
 
@@ -140,7 +140,7 @@ async def test_nothing_runs_between_the_guard_and_the_socket(tmp_path: Path) -> 
     moments: list[str] = []
 
     def guard() -> None:
-        moments.append("asked")
+        moments.append("checked")
         asyncio.get_running_loop().call_soon(moments.append, "others")
 
     async with wired(tmp_path, guard) as (_, client, fenced):
@@ -151,7 +151,7 @@ async def test_nothing_runs_between_the_guard_and_the_socket(tmp_path: Path) -> 
         assert protocol.transport is not None
         inner = protocol.transport
 
-        class Spy:
+        class RecordingTransport:
             """Records each write."""
 
             def __getattr__(self, name: str) -> object:
@@ -161,6 +161,6 @@ async def test_nothing_runs_between_the_guard_and_the_socket(tmp_path: Path) -> 
                 moments.append("written")
                 inner.write(data)
 
-        protocol.transport = Spy()  # type: ignore[assignment]  # as much of one as is used
+        protocol.transport = RecordingTransport()  # type: ignore[assignment]  # as much of one as is used
         await fenced.patch(CONFIGMAPS, KEY, {"data": {}})
-    assert moments[:3] == ["asked", "written", "others"]
+    assert moments[:3] == ["checked", "written", "others"]

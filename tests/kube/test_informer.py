@@ -17,12 +17,12 @@ async def test_the_store_follows_and_subscribers_are_notified_in_order(api: Api)
     """A late subscriber starts with the objects in the store."""
     fake, client = api
     await fake.put("a/one")
-    async with following(client) as (informer, told):
+    async with following(client) as (informer, notified):
         await fake.put("a/two")
         await fake.put("a/one")
         await fake.remove("a/two")
-        await until(lambda: len(told) == 4)
-        assert told == ["+a/one", "+a/two", "~a/one", "-a/two"]
+        await until(lambda: len(notified) == 4)
+        assert notified == ["+a/one", "+a/two", "~a/one", "-a/two"]
         assert recorder(informer) == ["+a/one"]
     assert list(informer.store) == ["a/one"]
     assert fake.watches[0]["allowWatchBookmarks"] == "true"
@@ -36,10 +36,10 @@ async def test_an_expired_version_is_listed_again(api: Api, logged: Log, how: st
     for key in ("a/gone", "a/kept", "a/same"):
         await fake.put(key)
     informer = informer_of(client)
-    told = recorder(informer)
+    notified = recorder(informer)
     async with running(informer.run()):
         await until(lambda: fake.watches)
-        del told[:]
+        del notified[:]
         del fake.objects["a/gone"]  # while its history is lost
         fake.version += 1
         fake.objects["a/kept"] = configmap("a/kept", fake.version)
@@ -49,8 +49,8 @@ async def test_an_expired_version_is_listed_again(api: Api, logged: Log, how: st
             await fake.fail(500, "InternalError")
         else:
             await fake.fail(410, "Expired")
-        await until(lambda: told)
-    assert told == ["-a/gone", "~a/kept", "+a/new"]
+        await until(lambda: notified)
+    assert notified == ["-a/gone", "~a/kept", "+a/new"]
     assert len(fake.lists) == 2
 
 
@@ -76,13 +76,13 @@ async def test_a_recreated_object_is_a_deletion_and_an_addition(api: Api) -> Non
     fake, client = api
     await fake.put("a/one", uid="first")
     informer = informer_of(client)
-    told = recorder(informer)
+    notified = recorder(informer)
     async with running(informer.run()):
         await until(lambda: fake.watches)
         fake.objects["a/one"] = configmap("a/one", 9, uid="second")
         await fake.fail(410, "Expired")
-        await until(lambda: len(told) == 3)
-    assert told == ["+a/one", "-a/one", "+a/one"]
+        await until(lambda: len(notified) == 3)
+    assert notified == ["+a/one", "-a/one", "+a/one"]
 
 
 async def test_bookmarks_move_the_version(api: Api) -> None:
@@ -104,7 +104,7 @@ async def test_a_malformed_object_is_logged_once_and_its_last_version_stays(api:
     await fake.put("a/good")
     await fake.put("a/bad", data="no object")
     informer = informer_of(client)
-    told = recorder(informer)
+    notified = recorder(informer)
     async with running(informer.run()):
         await until(lambda: fake.watches)
         await fake.put("a/good", data=["secret"])
@@ -118,7 +118,7 @@ async def test_a_malformed_object_is_logged_once_and_its_last_version_stays(api:
         assert informer.store["a/good"] is kept
         await fake.remove("a/good")
         await until(lambda: "a/good" not in informer.store)
-    assert told == ["+a/good", "+a/bad", "-a/good"]
+    assert notified == ["+a/good", "+a/bad", "-a/good"]
     skipped = [entry["object"] for entry in logged if entry["event"] == "object skipped"]
     assert skipped == ["a/bad", "a/good"]
     assert "secret" not in str(logged)
@@ -197,7 +197,7 @@ async def test_an_optional_kind_is_synced_and_empty_while_it_is_absent(
 
     fake.fault = absent
     informer = informer_of(client, resource)
-    told = recorder(informer)
+    notified = recorder(informer)
     async with running(informer.run()):
         await asyncio.wait_for(informer.synced.wait(), 30)
         assert (len(informer.store), informer.is_available) == (0, False)
@@ -208,21 +208,21 @@ async def test_an_optional_kind_is_synced_and_empty_while_it_is_absent(
         fake.fault = absent
         await fake.fail(410, "Expired")
         await until(lambda: not informer.store)
-    assert told == ["+a/one", "-a/one"]
+    assert notified == ["+a/one", "-a/one"]
 
 
 async def test_an_old_event_changes_nothing(api: Api) -> None:
     """An old version or deletion after a newer version is ignored."""
     fake, client = api
     await fake.put("a/one")
-    async with following(client) as (informer, told):
+    async with following(client) as (informer, notified):
         await fake.put("a/one")
-        await until(lambda: told == ["+a/one", "~a/one"])
+        await until(lambda: notified == ["+a/one", "~a/one"])
         newest = int(informer.store["a/one"].metadata.resource_version)
         await fake.send_event("MODIFIED", configmap("a/one", newest - 1))
         await fake.send_event("DELETED", configmap("a/one", newest))
         await fake.send_event("ADDED", configmap("a/gone", newest - 1))
         await fake.put("a/two")
-        await until(lambda: "+a/two" in told)
-    assert told == ["+a/one", "~a/one", "+a/two"]
+        await until(lambda: "+a/two" in notified)
+    assert notified == ["+a/one", "~a/one", "+a/two"]
     assert int(informer.store["a/one"].metadata.resource_version) == newest

@@ -263,27 +263,27 @@ async def test_a_lease_that_was_lost_meanwhile_is_not_renewed() -> None:
     """A lease that another candidate held meanwhile needs a new term."""
     lease = FakeLock()
 
-    async def gone() -> bool:
+    async def fail_to_renew() -> bool:
         return False
 
     leading = asyncio.create_task(candidate(lease).lead(endless(lease)))
     await asyncio.sleep(5)
-    lease.try_renew = gone  # type: ignore[method-assign]  # of this one alone
+    lease.try_renew = fail_to_renew  # type: ignore[method-assign]  # of this one alone
     with pytest.raises(LeaseLost):
         await leading
     assert lease.log == ["begin", "end", "release"]
 
 
 async def test_ensure_held_raises_from_the_moment_the_lease_is_lost() -> None:
-    """Even if the leader notices the loss later."""
-    lease, leaps = FakeLock(), [0.0]
-    leader = Leader(lease, clock=lambda: now() + leaps[0])
+    """This holds even if the leader detects the loss later."""
+    lease, offset = FakeLock(), [0.0]
+    leader = Leader(lease, clock=lambda: now() + offset[0])
     with pytest.raises(LeaseLost):
         leader.ensure_held()
     leading = asyncio.create_task(leader.lead(endless(lease)))
     await asyncio.sleep(1)
     leader.ensure_held()
-    leaps[0] = 10.0  # the process was stopped or the machine suspended: no timer has fired
+    offset[0] = 10.0  # the process was stopped or the machine suspended: no timer has fired
     with pytest.raises(LeaseLost, match="not written"):
         leader.ensure_held()
     with pytest.raises(LeaseLost):
@@ -293,5 +293,5 @@ async def test_ensure_held_raises_from_the_moment_the_lease_is_lost() -> None:
 def test_the_clock_continues_while_the_machine_is_suspended() -> None:
     """The default is CLOCK_BOOTTIME, which is never behind the monotonic clock."""
     clock = signature(Leader.__init__).parameters["clock"].default
-    before, told, after = time.clock_gettime(time.CLOCK_BOOTTIME), clock(), time.clock_gettime(time.CLOCK_BOOTTIME)
-    assert before <= told <= after
+    before, notified, after = time.clock_gettime(time.CLOCK_BOOTTIME), clock(), time.clock_gettime(time.CLOCK_BOOTTIME)
+    assert before <= notified <= after

@@ -46,10 +46,10 @@ class FakeLeases:
         if body["metadata"]["resourceVersion"] != str(self.version):
             raise Conflict(409, "Conflict", key)
         self.annotations |= body["metadata"].get("annotations", {})
-        self.touch(**body["spec"])
+        self.change_lease(**body["spec"])
         return await self.get(resource, key)
 
-    def touch(self, **spec: Any) -> None:
+    def change_lease(self, **spec: Any) -> None:
         """Change the Lease from outside."""
         self.version += 1
         self.spec = {**(self.spec or {}), **spec}
@@ -94,10 +94,10 @@ async def test_a_holder_that_renews_keeps_the_lease() -> None:
     store = FakeLeases(holderIdentity="theirs", leaseDurationSeconds=15, renewTime="0")
     ours = lease(store)
     for beat in range(20):
-        store.touch(renewTime=str(beat))
+        store.change_lease(renewTime=str(beat))
         assert not await ours.try_acquire()
         await asyncio.sleep(10)
-    store.touch()
+    store.change_lease()
     assert not await ours.try_acquire()
     await asyncio.sleep(5.1)
     assert await ours.try_acquire()
@@ -121,7 +121,7 @@ async def test_a_lost_race_is_a_conflict() -> None:
 
     async def overtaken(resource: Any, key: str) -> Lease:
         found = await read(resource, key)
-        store.touch(holderIdentity="faster")
+        store.change_lease(holderIdentity="faster")
         return found
 
     store.get = overtaken  # type: ignore[method-assign]  # only of this object

@@ -139,13 +139,13 @@ async def test_an_answer_that_is_no_list_deletes_nothing(api: Api, body: bytes) 
     fake, client = api
     await fake.put("a/one")
     informer = informer_of(client)
-    told = recorder(informer)
+    notified = recorder(informer)
     async with running(informer.run()):
         await until(lambda: fake.watches)
         fake.fault = once(lambda: web.Response(body=body), watch=False)
         await fake.fail(410, "Expired")
         await until(lambda: len(fake.watches) > 1)
-    assert told == ["+a/one"]
+    assert notified == ["+a/one"]
     assert len(fake.lists) == 3
 
 
@@ -170,10 +170,10 @@ async def test_an_incomplete_line_is_read_again(api: Api) -> None:
 
     fake.fault = fault
     informer = informer_of(client)
-    told = recorder(informer)
+    notified = recorder(informer)
     async with running(informer.run()):
-        await until(lambda: told)
-    assert told == ["+a/torn"]
+        await until(lambda: notified)
+    assert notified == ["+a/torn"]
     assert len(fake.lists) == 1
 
 

@@ -112,7 +112,7 @@ async def test_few_low_priority_keys_are_processed_at_once() -> None:
 
 @pytest.mark.parametrize("urgent", [False, True])
 async def test_a_key_may_lower_its_priority_while_it_is_processed(urgent: bool) -> None:
-    """A worker that finds nothing urgent to do lets the other keys pass; an add raises the priority again."""
+    """A key with low priority is taken after all others; an add raises the priority again."""
     queue = WorkQueue[str]()
     queue.add("a")
     async with queue.get() as key:
@@ -126,7 +126,7 @@ async def test_a_key_may_lower_its_priority_while_it_is_processed(urgent: bool) 
 
 
 async def test_a_key_may_be_added_with_low_priority_later() -> None:
-    """After its time it lets the others pass; an add cancels the timer, as for any other key."""
+    """After the delay it is taken after all others; an add cancels the timer, as for any other key."""
     queue = WorkQueue[str]()
     queue.add_low_priority_after("a", 5.0)
     assert await is_idle(queue, 4.9)

@@ -10,11 +10,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from kavip.errors import BadInput
+from kavip.http import tls
 from kavip.pki import certificates
 from kavip.pki.certificates import KeyPair
 from kavip.pki.trustbundle import parse_bundle, trust_bundle
 from kavip.pki.verification import has_signed
-from kavip.webhook.certs import tls
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 HOSTS = ("kavip-webhook.kavip.svc", "127.0.0.1", "2001:db8::1")

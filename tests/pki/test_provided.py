@@ -11,11 +11,11 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from kavip.api.cluster import Secret
+from kavip.http import tls
 from kavip.pki import certificates, provided
 from kavip.pki.certificates import KeyPair
 from kavip.pki.provided import ProvidedCertificate
 from kavip.pki.trustbundle import parse_bundle
-from kavip.webhook.certs import tls
 from tests.pki.secrets import DAY, HOST, issued, key_pem, secret_of
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)

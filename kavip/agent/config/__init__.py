@@ -4,7 +4,7 @@ From the group's configuration to this node's. PURE.
 * :mod:`~kavip.agent.config.model`: the values: configurations, instances, faults;
 * :mod:`~kavip.agent.config.blocks`, :mod:`~kavip.agent.config.parser`: read a text;
 * :mod:`~kavip.agent.config.validate`: the shape that a text must have;
-* :mod:`~kavip.agent.config.facts`: what the agent knows about the node: interfaces, addresses, route;
+* :mod:`~kavip.agent.config.facts`: the facts of the node: interfaces, addresses, route;
 * :mod:`~kavip.agent.config.localize`: the node's lines, its interface, the password;
 * :mod:`~kavip.agent.config.sources`: whether VRRP can leave from its source address;
 * :mod:`~kavip.agent.config.exclude`: excludes faulty instances, so that the others can run;

@@ -1,5 +1,5 @@
 """
-What the agent knows about its node: interfaces, addresses, the route; and what cannot run there.
+The facts of a node: interfaces, addresses, the route; and which instances cannot run with them.
 """
 
 from collections.abc import Iterable, Mapping

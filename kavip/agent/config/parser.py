@@ -30,7 +30,7 @@ _MAX_WEIGHT: Final = 253
 _DENIED: Final = frozenset(
     {
         "config_save_dir",  # runs a shell, and does so while a file is being checked
-        "data_use_instance",  # these move the files by which the agent knows the daemon
+        "data_use_instance",  # these move the files by which the agent finds the daemon
         "instance",
         "json_dump_file",
         "net_namespace",
@@ -191,7 +191,7 @@ class BlockParser:
         return ""
 
     def _keyword(self, words: list[str]) -> str:
-        if self._open[0] in _TRACK_FILES:  # keepalived also knows keywords here that overwrite files
+        if self._open[0] in _TRACK_FILES:  # keepalived also accepts keywords here that overwrite files
             path = words[1] if len(words) == 2 and words[0] == "file" else ""
             return "" if _PATH.fullmatch(path) and path.endswith(f'/{self._track}"') else "not a track file of kavip's"
         if self._open[0] != INSTANCE:

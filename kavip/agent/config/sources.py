@@ -23,7 +23,7 @@ def unusable_sources(shared: str, text: str, facts: NodeFacts) -> Mapping[str, I
     """
     The instances of *text*, localised from *shared*, whose source address the node lacks or cannot use yet.
 
-    keepalived notices a lost address only when it starts; until then it stays master of VIPs for which it cannot
+    keepalived detects a lost address only when it starts; until then it stays master of VIPs for which it cannot
     answer. If it starts while the kernel still checks the address for duplicates, it stays in FAULT for ever.
     """
     why_unused = {each.address: each.why_unused for each in facts.held}

@@ -1,7 +1,7 @@
 """
 When this node switches to the next configuration.
 
-keepalived can wait for an instant by itself (``reload_time_file``), but it wants the new file in place before: a daemon
+keepalived can wait for an instant by itself (``reload_time_file``), but it needs the new file in place before: a daemon
 that restarts meanwhile would run it too early, alone. So the agent waits. The instant is announced as wall-clock time.
 Once the agent has seen it, the monotonic clock counts, so that a jump of the wall clock does not separate a node from
 the others.

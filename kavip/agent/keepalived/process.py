@@ -33,7 +33,7 @@ _PAUSE: Final = 0.005  # keepalived answers within 5 ms
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """The parent process of one keepalived; its *start* tells it from a later process with the same pid."""
+    """The parent process of one keepalived; its *start* distinguishes it from a later process with this pid."""
 
     pid: int
     start: int  # clock ticks from boot to its start

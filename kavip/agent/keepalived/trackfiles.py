@@ -2,7 +2,7 @@
 The track files of this node: the results of health checks and endpoints, as the numbers that keepalived reads.
 
 The agent writes a file before keepalived reads a configuration that names it, and whenever its number changes.
-keepalived notices the change at once (inotify, also for a rename). A file whose result is not known yet keeps its
+keepalived detects the change at once (inotify, also for a rename). A file whose result is not known yet keeps its
 number, so that a restart of the agent moves no VIP; without a file the number is 0, which means healthy.
 """
 

@@ -60,7 +60,7 @@ _Samples = Iterable[tuple[str, float]]
 
 
 def _gen2brain(dump: Dump) -> bytes:
-    """The type is untyped, not the exporter's counter: Prometheus wants ``_total`` in a counter's name."""
+    """The type is untyped, not the exporter's counter: Prometheus requires ``_total`` in a counter's name."""
     labels = [_label_text({**_labels(each, name="name"), "state": each.data.state_name}) for each in dump]
     return b"".join(
         _family(f"keepalived_vrrp_{field}", "untyped", doc, zip(labels, _counter_values(dump, field), strict=True))

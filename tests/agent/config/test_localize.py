@@ -93,7 +93,7 @@ def test_a_node_name_is_compared_whole() -> None:
 
 
 def test_a_localised_text_is_read_with_its_hash() -> None:
-    """A restarted agent knows which configuration is installed."""
+    """A restarted agent reads which configuration is installed."""
     found = localized(TEXT, facts())
     assert found.config_hash == mounts.hash_of(TEXT)
     assert read_localized(found.text) == found
@@ -238,7 +238,7 @@ def test_a_source_address_on_another_interface_is_noted() -> None:
     found = localized(text, facts(**nodes))
     assert note(found).startswith("VRRP leaves by eth9, but its source address 192.0.2.11 is on eth0, so ")
     assert "set spec.vrrpInterface to eth0" in note(found)
-    assert "; " not in note(found), "the group tells its parts apart by that"
+    assert "; " not in note(found), "the controller splits notes at semicolons"
     assert len(found.configuration.instances) == 3
     both = (*facts().held, held("192.0.2.11/24", "eth9"), held("2001:db8:2::11/64", "eth9"))
     assert note(localized(text, facts(**nodes, held=both))) == note(localized(TEXT, facts())) == ""

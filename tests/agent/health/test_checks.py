@@ -14,8 +14,8 @@ from kavip.api.group import Check
 from kavip.vrrp.targets import NodeEndpoints
 
 PATIENCE = 20.0
-PACE = 0.05
-"""Seconds between two questions; a group cannot say less than 1."""
+INTERVAL = 0.05
+"""Seconds between two requests; a group cannot set less than 1."""
 
 
 class Service:
@@ -27,7 +27,7 @@ class Service:
 
     def __init__(self) -> None:
         self.status: int | None = 200
-        self.asked = 0
+        self.requests = 0
         self.look: Callable[[], str] = str
         self.answers: list[tuple[int | None, str]] = []
         self.port = 0
@@ -44,13 +44,18 @@ class Service:
 
     def check(self, name: str = "web", **more: Any) -> Check:
         """A check of this server with short times."""
-        usual: dict[str, Any] = {"fail_after": 2, "succeed_after": 2, "interval_seconds": PACE, "timeout_seconds": 1}
+        usual: dict[str, Any] = {
+            "fail_after": 2,
+            "succeed_after": 2,
+            "interval_seconds": INTERVAL,
+            "timeout_seconds": 1,
+        }
         return Check(name, f"http://127.0.0.1:{self.port}/", **{**usual, **more})
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await reader.readuntil(b"\r\n\r\n")
-            self.asked += 1
+            self.requests += 1
             self.answers.append((self.status, self.look()))
             if self.status is not None:
                 writer.write(f"HTTP/1.1 {self.status} x\r\n\r\n".encode())
@@ -71,12 +76,12 @@ async def service() -> AsyncIterator[Service]:
 @pytest.fixture
 async def checks(tmp_path: Path) -> AsyncIterator[HealthChecks]:
     """The checks of one agent."""
-    made = fresh(tmp_path)
+    made = new_checks(tmp_path)
     yield made
     await made.close()
 
 
-def fresh(folder: Path) -> HealthChecks:
+def new_checks(folder: Path) -> HealthChecks:
     """The checks of an agent that has just started."""
     return HealthChecks(TrackFiles(folder / "track"), ca_dir=folder / "ca", environment=NodeEndpoints("127.0.0.1"))
 
@@ -94,7 +99,7 @@ def held(folder: Path, name: str = "check-web") -> str:
 
 
 async def test_a_track_file_follows_the_check(checks: HealthChecks, service: Service, tmp_path: Path) -> None:
-    """After as many answers as the check says; the status has the time and the reason."""
+    """It changes after the number of answers that the check requires; the status has the time and the reason."""
     await checks.configure([service.check()])
     assert held(tmp_path) == "0"
     await until(lambda: checks.statuses[0].since != "")
@@ -102,12 +107,12 @@ async def test_a_track_file_follows_the_check(checks: HealthChecks, service: Ser
     service.status, service.look = 503, lambda: held(tmp_path)
     await until(lambda: held(tmp_path) == "1")
     assert service.answers.count((503, "0")) == 2
-    (asked,) = checks.statuses
-    assert (asked.message, asked.health.fails) == ("status 503", True)
+    (failed,) = checks.statuses
+    assert (failed.message, failed.health.fails) == ("status 503", True)
     service.status = 200
     await until(lambda: held(tmp_path) == "0")
     assert service.answers.count((200, "1")) == 2
-    assert checks.statuses[0].since > asked.since
+    assert checks.statuses[0].since > failed.since
     assert checks.statuses[0].seconds > 0
 
 
@@ -118,25 +123,25 @@ async def test_a_check_that_hangs_does_not_delay_another(
     async with Service().listening() as silent:
         silent.status = None
         await checks.configure([service.check(), silent.check("slow", interval_seconds=30, timeout_seconds=30)])
-        await until(lambda: service.asked >= 2)
+        await until(lambda: service.requests >= 2)
         assert [each.message for each in checks.statuses] == ["not run yet", "status 200"]
         assert held(tmp_path, "check-slow") == "0"
 
 
 async def test_checks_are_added_removed_and_changed(checks: HealthChecks, service: Service, tmp_path: Path) -> None:
-    """An unchanged check goes on, a changed one runs at once, a removed one has no effect."""
+    """An unchanged check continues, a changed one runs at once, a removed one has no effect."""
     service.status = 500
     await checks.configure([service.check(), service.check("b", interval_seconds=600, fail_after=1)])
     await until(lambda: held(tmp_path, "check-b") == "1")
-    count = service.asked
+    count = service.requests
     await checks.configure([service.check("b", interval_seconds=600, fail_after=1)])
     await checks.configure([service.check("b", interval_seconds=600, fail_after=1)])
     assert [each.check.name for each in checks.statuses] == ["b"]
     service.status = 200
-    await checks.configure([service.check("b", interval_seconds=PACE)])
-    assert held(tmp_path, "check-b") == "1"  # it is the same check
+    await checks.configure([service.check("b", interval_seconds=INTERVAL)])
+    assert held(tmp_path, "check-b") == "1"  # the result of the check is kept
     await until(lambda: held(tmp_path, "check-b") == "0")
-    assert service.asked >= count + 2
+    assert service.requests >= count + 2
     await checks.configure([])
     assert checks.statuses == ()
 
@@ -145,16 +150,16 @@ async def test_each_check_runs_once_before_keepalived_starts(service: Service, t
     """A node whose service fails takes no VIP in its first seconds."""
     async with Service().listening() as well:
         service.status = 503
-        await fresh(tmp_path).run_once([service.check(), well.check("well")])
+        await new_checks(tmp_path).run_once([service.check(), well.check("well")])
     assert (held(tmp_path), held(tmp_path, "check-well")) == ("1", "0")
 
 
 async def test_a_restarted_agent_keeps_the_results(service: Service, tmp_path: Path) -> None:
-    """A failed check stays failed until it has passed as often as it must."""
+    """A failed check stays failed until it has passed the required number of times."""
     service.status = 503
-    await fresh(tmp_path).run_once([service.check(succeed_after=100)])
+    await new_checks(tmp_path).run_once([service.check(succeed_after=100)])
     service.status = 200
-    again = fresh(tmp_path)
+    again = new_checks(tmp_path)
     await again.configure([service.check(succeed_after=100)])
     assert again.statuses[0].since != ""
     await until(lambda: again.statuses[0].message == "status 200")
@@ -162,8 +167,8 @@ async def test_a_restarted_agent_keeps_the_results(service: Service, tmp_path: P
     await again.close()
 
 
-async def test_an_invalid_url_is_not_asked(checks: HealthChecks, tmp_path: Path) -> None:
-    """It passed no admission; it takes no VIP away."""
+async def test_no_request_is_sent_to_an_invalid_url(checks: HealthChecks, tmp_path: Path) -> None:
+    """Such a check bypassed admission; it removes no VIP."""
     wrong = Check("web", "http://user:hunter2@192.0.2.1/")
     await checks.configure([wrong])
     await until(lambda: checks.statuses[0].message.startswith("not asked: this node cannot ask its url"))
@@ -175,11 +180,11 @@ async def test_an_invalid_url_is_not_asked(checks: HealthChecks, tmp_path: Path)
 async def test_a_check_with_invalid_times_does_not_run(
     checks: HealthChecks, service: Service, tmp_path: Path, times: tuple[int, int]
 ) -> None:
-    """It passed no admission; no server is asked without a pause, and no VIP moves."""
+    """Such a check bypassed admission; no server gets requests without a pause, and no VIP moves."""
     interval, timeout = times
     wrong = service.check("wrong", interval_seconds=interval, timeout_seconds=timeout)
     await checks.configure([wrong, service.check()])
-    await until(lambda: service.asked > 0)
+    await until(lambda: service.requests > 0)
     assert [each.check.name for each in checks.statuses] == ["web"]
     assert [path.name for path in (tmp_path / "track").iterdir()] == ["check-web"]
 
@@ -204,11 +209,11 @@ async def test_the_api_servers_ca_must_be_mounted(checks: HealthChecks) -> None:
 
 
 async def test_a_check_without_its_ca_keeps_its_result(service: Service, tmp_path: Path) -> None:
-    """Passing if it is new, failing if it failed."""
+    """A new check passes, and a failed check stays failed."""
     service.status = 503
-    await fresh(tmp_path).run_once([service.check(), Check("api", "kube-apiserver")])
+    await new_checks(tmp_path).run_once([service.check(), Check("api", "kube-apiserver")])
     assert held(tmp_path, "check-api") == "0"
-    again = fresh(tmp_path)
+    again = new_checks(tmp_path)
     await again.configure([Check("web", "kube-apiserver", succeed_after=1)])
     await until(lambda: again.statuses[0].blocked != "")
     assert held(tmp_path) == "1"

@@ -28,7 +28,7 @@ class Health:
 
     status: int = 200
     parts: float = 0.0  # seconds between head and body
-    asked: int = 0
+    requests: int = 0
     connections: set[asyncio.StreamWriter] = field(default_factory=set)
     port: int = 0
 
@@ -37,7 +37,7 @@ class Health:
         self.connections.add(writer)
         try:
             while (await reader.readuntil(b"\r\n\r\n")).startswith(b"GET /healthz HTTP/1.1\r\n"):
-                self.asked += 1
+                self.requests += 1
                 if self.status:
                     body = b'{"localEndpoints": 1}'
                     head = f"HTTP/1.1 {self.status} Whatever\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -77,11 +77,11 @@ async def answered(port: kubeproxy.HealthPort, now: float = NOON, *, looks: int 
     return port.ready(now)
 
 
-class Told(TrackFiles):
+class RecordingTrackFiles(TrackFiles):
     """Track files that only record what is written."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[frozenset[str], frozenset[str]]] = []
+        self.recorded: list[tuple[frozenset[str], frozenset[str]]] = []
         self.fails = 0
 
     async def update_endpoints(self, *, unready: frozenset[str], awaited: frozenset[str] = frozenset()) -> None:
@@ -89,11 +89,11 @@ class Told(TrackFiles):
         if self.fails:
             self.fails -= 1
             raise OSError("full")
-        self.told.append((unready, awaited))
+        self.recorded.append((unready, awaited))
 
 
 @asynccontextmanager
-async def following(tracks: Told, *wanted: LocalTrack) -> AsyncIterator[LocalEndpoints]:
+async def following(tracks: RecordingTrackFiles, *wanted: LocalTrack) -> AsyncIterator[LocalEndpoints]:
     """The endpoints of node n1 for *wanted*."""
     made = LocalEndpoints("n1", tracks, hosts=("127.0.0.1",))
     made.configure(wanted)
@@ -105,10 +105,10 @@ async def following(tracks: Told, *wanted: LocalTrack) -> AsyncIterator[LocalEnd
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def until(tracks: Told, unready: Set[str], awaited: Set[str] = frozenset()) -> None:
+async def until(tracks: RecordingTrackFiles, unready: Set[str], awaited: Set[str] = frozenset()) -> None:
     """Wait until *tracks* was last set to these tracks."""
     async with asyncio.timeout(30):
-        while tracks.told[-1:] != [(frozenset(unready), frozenset(awaited))]:
+        while tracks.recorded[-1:] != [(frozenset(unready), frozenset(awaited))]:
             await asyncio.sleep(0.01)
 
 
@@ -124,7 +124,7 @@ async def test_the_status_of_a_port_is_the_result() -> None:
         assert await answered(port) is False
         health.status = 200
         assert await answered(port) is True
-        assert (health.asked, len(health.connections)) == (4, 2)
+        assert (health.requests, len(health.connections)) == (4, 2)
         port.close()
 
 
@@ -135,11 +135,11 @@ async def test_an_answer_may_come_in_parts() -> None:
         for _ in range(3):
             assert await answered(port) is True
             await asyncio.sleep(0.1)
-        assert (health.asked, len(health.connections)) == (3, 1)
+        assert (health.requests, len(health.connections)) == (3, 1)
         port.close()
 
 
-async def test_a_server_that_hangs_up_is_asked_again_at_once() -> None:
+async def test_after_a_closed_connection_the_request_is_repeated_at_once() -> None:
     """A server may close an idle connection; that is no result."""
     async with serving(Health()) as health:
         port = Port(health.port, ("127.0.0.1",), now=NOON)
@@ -148,7 +148,7 @@ async def test_a_server_that_hangs_up_is_asked_again_at_once() -> None:
         await asyncio.sleep(0.05)
         assert await answered(port) is True
         assert await answered(port) is True
-        assert health.asked >= 2
+        assert health.requests >= 2
         port.close()
 
 
@@ -200,7 +200,7 @@ async def test_a_wall_clock_that_jumps_gives_nothing_up(jump: float) -> None:
         port.close()
 
 
-async def test_a_closed_port_is_asked_rarely() -> None:
+async def test_a_closed_port_is_polled_rarely() -> None:
     """A refused connection is tried again after RETRY seconds."""
     port = Port(1, ("127.0.0.1",), now=NOON)
     assert await answered(port) is None
@@ -212,12 +212,15 @@ async def test_a_closed_port_is_asked_rarely() -> None:
 
 
 async def test_only_changes_are_written() -> None:
-    """Ports are asked; Services without a port go by the list of nodes."""
+    """Ports are polled; for Services without a port the list of nodes counts."""
     async with serving(Health()) as health:
-        tracks, wanted = Told(), (LocalTrack(track=API, nodes=("n2", "n3")), LocalTrack(track=WEB, port=health.port))
+        tracks, wanted = (
+            RecordingTrackFiles(),
+            (LocalTrack(track=API, nodes=("n2", "n3")), LocalTrack(track=WEB, port=health.port)),
+        )
         async with following(tracks, *wanted) as found:
             await until(tracks, {API})
-            asked = health.asked
+            requests = health.requests
             health.status = 503
             await until(tracks, {API, WEB})
             assert [*found.states] == [(API, False), (WEB, False)]
@@ -225,16 +228,16 @@ async def test_only_changes_are_written() -> None:
             await until(tracks, {WEB})
             health.status = 200
             await until(tracks, set())
-            assert health.asked > asked
+            assert health.requests > requests
             found.configure(())
             await until(tracks, set())
             assert found.states == ()
-        assert len(tracks.told) == 4
+        assert len(tracks.recorded) == 4
 
 
 async def test_a_silent_port_is_awaited() -> None:
     """Nothing is written about its Service, so that an earlier agent's result stays."""
-    tracks = Told()
+    tracks = RecordingTrackFiles()
     async with serving(Health()) as health:
         free = health.port
     async with following(tracks, LocalTrack(track=WEB, port=free)):
@@ -243,28 +246,28 @@ async def test_a_silent_port_is_awaited() -> None:
 
 async def test_a_failed_write_is_repeated() -> None:
     """With the next step of the agent."""
-    tracks = Told()
+    tracks = RecordingTrackFiles()
     tracks.fails = 2
     wanted = (LocalTrack(track=API, nodes=("n2",)),)
     async with following(tracks, *wanted) as found, asyncio.timeout(30):
-        while not tracks.told:
+        while not tracks.recorded:
             await asyncio.sleep(0.01)
             found.configure(wanted)
-    assert tracks.told == [(frozenset({API}), frozenset())]
+    assert tracks.recorded == [(frozenset({API}), frozenset())]
 
 
-async def test_each_port_is_asked_once_before_keepalived_starts() -> None:
+async def test_each_port_is_polled_once_before_keepalived_starts() -> None:
     """The init container waits for no silent port."""
-    tracks = Told()
+    tracks = RecordingTrackFiles()
     async with serving(Health(status=503)) as health:
         locals_ = LocalEndpoints("n1", tracks, hosts=("127.0.0.1",))
         await locals_.run_once((LocalTrack(track=API, nodes=("n2",)), LocalTrack(track=WEB, port=health.port)))
-    assert tracks.told == [(frozenset({API, WEB}), frozenset())]
+    assert tracks.recorded == [(frozenset({API, WEB}), frozenset())]
 
 
 @pytest.mark.parametrize("number", [-1, 65536, 10**30])
 async def test_an_invalid_port_does_not_affect_others(tmp_path: Path, number: int) -> None:
-    """Nothing is known about its Service, and the next one is asked."""
+    """The state of its Service is unknown, and the next port is polled."""
     async with serving(Health(status=503)) as health:
         tracks = TrackFiles(tmp_path / "track")
         found = LocalEndpoints("n1", tracks, hosts=("127.0.0.1",))

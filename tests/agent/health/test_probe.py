@@ -25,7 +25,7 @@ SOON = 0.15
 LONG = 20.0
 
 
-def says(answer: bytes, *, then: float = 0.0) -> Script:
+def answering(answer: bytes, *, then: float = 0.0) -> Script:
     """A server that reads a request, answers, and closes *then* seconds later."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -55,7 +55,7 @@ async def serving(script: Script, *, tls: ssl.SSLContext | None = None) -> Async
         server.close()
 
 
-async def asked(script: Script, *, seconds: float = LONG, path: str = "/healthz") -> ProbeResult:
+async def run_probe(script: Script, *, seconds: float = LONG, path: str = "/healthz") -> ProbeResult:
     """The result of a probe of a server."""
     async with serving(script) as port:
         return await HTTPProber().probe(CheckTarget("http", "127.0.0.1", port, path), ca_file=None, seconds=seconds)
@@ -83,13 +83,13 @@ async def asked(script: Script, *, seconds: float = LONG, path: str = "/healthz"
 )
 async def test_the_status_decides(answer: bytes, well: bool, message: str) -> None:
     """The status of the final answer counts, and no message quotes the server."""
-    assert await asked(says(answer)) == ProbeResult(well, message)
+    assert await run_probe(answering(answer)) == ProbeResult(well, message)
 
 
 async def test_an_expected_refusal_is_a_success() -> None:
     """Only where the target expects it."""
     for status, well in ((401, True), (403, True), (404, False), (500, False)):
-        async with serving(says(f"HTTP/1.1 {status} x\r\n\r\n".encode())) as port:
+        async with serving(answering(f"HTTP/1.1 {status} x\r\n\r\n".encode())) as port:
             target = CheckTarget("http", "127.0.0.1", port, refusals=frozenset({401, 403}))
             found = await HTTPProber().probe(target, ca_file=None, seconds=LONG)
         assert found == ProbeResult(well, f"status {status}")
@@ -104,7 +104,7 @@ async def test_a_redirect_is_a_success_and_is_not_followed() -> None:
 
     async with serving(visited) as port:
         location = f"HTTP/1.1 301 Moved\r\nLocation: http://127.0.0.1:{port}/\r\n\r\n".encode()
-        assert (await asked(says(location))).ok
+        assert (await run_probe(answering(location))).ok
     assert visits == []
 
 
@@ -156,7 +156,7 @@ async def test_the_timeout_bounds_the_whole_probe(trickle: bytes) -> None:
             await asyncio.sleep(SOON / 10)
 
     began = time.monotonic()
-    assert await asked(drip, seconds=SOON) == ProbeResult(False, f"no answer within {SOON:g} s")
+    assert await run_probe(drip, seconds=SOON) == ProbeResult(False, f"no answer within {SOON:g} s")
     assert time.monotonic() - began < LONG
 
 
@@ -173,12 +173,12 @@ async def test_a_failed_connection_is_reported() -> None:
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         writer.transport.abort()
 
-    assert await asked(reset) == ProbeResult(False, "connection reset by peer")
+    assert await run_probe(reset) == ProbeResult(False, "connection reset by peer")
 
 
 async def test_a_name_is_looked_up() -> None:
     """localhost is found; an unknown name is reported, and blocks no thread of the agent."""
-    async with serving(says(b"HTTP/1.1 200 OK\r\n\r\n")) as port:
+    async with serving(answering(b"HTTP/1.1 200 OK\r\n\r\n")) as port:
         assert (await HTTPProber().probe(CheckTarget("http", "localhost", port), ca_file=None, seconds=LONG)).ok
     answer = await HTTPProber().probe(CheckTarget("http", "no.such.name.invalid", 80), ca_file=None, seconds=LONG)
     assert not answer.ok
@@ -214,8 +214,8 @@ def authority(tmp_path: Path) -> Authority:
 
 
 async def secured(tls: ssl.SSLContext, ca_file: Path | None, asker: HTTPProber | None = None) -> ProbeResult:
-    """What is made of a server with *tls* by who believes *ca_file*."""
-    async with serving(says(b"HTTP/1.1 200 OK\r\n\r\n"), tls=tls) as port:
+    """The result of a probe of a server with *tls*, with *ca_file* as the trusted CA."""
+    async with serving(answering(b"HTTP/1.1 200 OK\r\n\r\n"), tls=tls) as port:
         target = CheckTarget("https", "127.0.0.1", port)
         return await (asker or HTTPProber()).probe(target, ca_file=ca_file, seconds=LONG)
 
@@ -285,7 +285,7 @@ async def test_a_slow_resolver_delays_no_other_name(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(socket, "getaddrinfo", slow)
     asker = HTTPProber()
     try:
-        async with serving(says(b"HTTP/1.1 200 OK\r\n\r\n")) as port:
+        async with serving(answering(b"HTTP/1.1 200 OK\r\n\r\n")) as port:
             for _ in range(30):
                 late = await asker.probe(CheckTarget("http", "slow.example", port), ca_file=None, seconds=0.01)
                 assert late.message == "no answer within 0.01 s"

@@ -154,5 +154,5 @@ def garbled(request: bytes, dice: Random) -> bytes:
 def test_parse_returns_a_get_or_head_or_an_error_status(head: bytes) -> None:
     """For any bytes."""
     for text in (head, head + b"\r\n\r\n", b"GET /" + head + b" HTTP/1.1\r\n\r\n"):
-        asked = parse(text)
-        assert 400 <= asked < 500 if isinstance(asked, HTTPStatus) else asked.method in ("GET", "HEAD")
+        parsed = parse(text)
+        assert 400 <= parsed < 500 if isinstance(parsed, HTTPStatus) else parsed.method in ("GET", "HEAD")

@@ -17,7 +17,7 @@ from kavip.api.agent import ProblemCode, RefusedBy
 
 CODE = ProblemCode.REFUSED_BY_KEEPALIVED
 HOW = "keepalived --config-test: exit status 5"
-TELLS = ("line", "name", "nothing", "first line")
+DETAILS = ("line", "name", "nothing", "first line")
 
 
 def text_of(names: list[str], **marks: str) -> str:
@@ -42,12 +42,12 @@ def localized(text: str) -> LocalizedConfig:
 @dataclass
 class Keepalived:
     """
-    A stand-in that refuses each line with the word ``bad``, and reports as much as *tells* says.
+    A stand-in that refuses each line with the word ``bad``, and reports with this *detail*.
 
     The real keepalived always reports something.
     """
 
-    tells: str = "line"
+    detail: str = "line"
     runs: int = 0
     clock: float = 0.0
     takes: float = 0.0
@@ -66,7 +66,7 @@ class Keepalived:
         if not found:
             return None
         lines = [number for number, _ in found]
-        match self.tells:
+        match self.detail:
             case "line":
                 return FailedTest(CODE, HOW, tuple(lines))
             case "first line":
@@ -89,12 +89,12 @@ def excluded(found: LocalizedConfig | RefusedConfig) -> dict[str, str]:
 
 
 @settings(max_examples=25)
-@given(st.sets(st.integers(0, 39), max_size=12), st.sampled_from(TELLS))
-def test_exactly_the_refused_instances_are_excluded(numbers: set[int], tells: str) -> None:
+@given(st.sets(st.integers(0, 39), max_size=12), st.sampled_from(DETAILS))
+def test_exactly_the_refused_instances_are_excluded(numbers: set[int], detail: str) -> None:
     """With any kind of report, all refused instances are excluded after enough searches; the others are unchanged."""
     names = [f"s{number:02}" for number in range(40)]
     bad = {f"s{number:02}": "bad" for number in numbers}
-    keepalived = Keepalived(tells)
+    keepalived = Keepalived(detail)
     bisector, wanted = keepalived.bisector(), localized(text_of(names, **bad))
     searches = (bisector.exclude_refused(wanted, {}) for _ in range(10))
     found = next(each for each in searches if isinstance(each, LocalizedConfig))
@@ -106,9 +106,9 @@ def test_exactly_the_refused_instances_are_excluded(numbers: set[int], tells: st
 def test_one_of_510_is_found_in_twelve_runs() -> None:
     """Twelve runs are enough without any report, and two if keepalived reports the line."""
     names = [f"s{number:03}" for number in range(510)]
-    for tells, most in (("nothing", 12), ("line", 2)):
+    for detail, most in (("nothing", 12), ("line", 2)):
         for bad in ("s000", "s509"):
-            keepalived = Keepalived(tells)
+            keepalived = Keepalived(detail)
             found = keepalived.bisector().exclude_refused(localized(text_of(names, **{bad: "bad"})), {})
             assert list(excluded(found)) == [f"a/{bad}"]
             assert keepalived.runs <= most
@@ -122,10 +122,10 @@ def test_the_line_is_counted_in_the_instance() -> None:
         assert isinstance(found, LocalizedConfig) and found.excluded[0].fault.by is RefusedBy.KEEPALIVED
 
 
-@pytest.mark.parametrize("tells", TELLS)
-def test_a_fault_outside_instances_refuses_everything(tells: str) -> None:
-    """The instances are not searched."""
-    keepalived = Keepalived(tells)
+@pytest.mark.parametrize("detail", DETAILS)
+def test_a_fault_outside_instances_refuses_everything(detail: str) -> None:
+    """There is no search in the instances."""
+    keepalived = Keepalived(detail)
     text = text_of([f"s{number}" for number in range(100)]).replace("router_id edge", "bad")
     found = keepalived.bisector().exclude_refused(localized(text), {})
     assert isinstance(found, RefusedConfig) and found.message.startswith(HOW)
@@ -133,7 +133,7 @@ def test_a_fault_outside_instances_refuses_everything(tells: str) -> None:
 
 
 def test_a_test_that_did_not_run_excludes_no_instance() -> None:
-    """All of the text is refused."""
+    """The whole text is refused."""
     keepalived = Keepalived("failure")
     assert keepalived.bisector().exclude_refused(localized(text_of(["x", "y"], x="bad")), {}) == RefusedConfig(
         ProblemCode.CONFIG_TEST_FAILED, "cannot run"
@@ -142,14 +142,14 @@ def test_a_test_that_did_not_run_excludes_no_instance() -> None:
 
 
 def test_a_configuration_without_good_instances_is_refused() -> None:
-    """The last good one runs on; every instance is reported."""
+    """The last good configuration stays in use; every instance is reported."""
     found = Keepalived().bisector().exclude_refused(localized(text_of(["x", "y"], x="bad", y="bad")), {})
     assert isinstance(found, RefusedConfig)
     assert found.message.startswith("no instance is left; a/x: ")
     assert [each.name for each in found.excluded] == ["a/x", "a/y"]
 
 
-def test_a_search_is_bounded_and_goes_on_where_it_ended() -> None:
+def test_a_search_is_bounded_and_the_next_one_continues_it() -> None:
     """A search has a maximum of runs and of time; the next search keeps the results."""
     names = [f"s{number:03}" for number in range(100)]
     bad = dict.fromkeys(names[:70], "bad")
@@ -180,10 +180,10 @@ def test_a_refused_instance_is_tested_again_after_a_while() -> None:
     keepalived = Keepalived()
     bisector, wanted = keepalived.bisector(), localized(text_of(["x", "y"], y="bad"))
     bisector.exclude_refused(wanted, {})
-    for healed, told in ((False, ["a/y"]), (True, [])):
+    for healed, refused in ((False, ["a/y"]), (True, [])):
         keepalived.healed = {"a/y"} if healed else set()
         keepalived.clock += AGAIN
-        assert list(excluded(bisector.exclude_refused(wanted, {}))) == told
+        assert list(excluded(bisector.exclude_refused(wanted, {}))) == refused
 
 
 def test_a_refused_instance_is_tested_again_after_a_change_of_the_node() -> None:
@@ -203,7 +203,7 @@ def test_a_refused_instance_is_tested_again_after_a_change_of_the_node() -> None
 
 
 def test_many_refused_instances_do_not_block_a_search() -> None:
-    """They are tested again in turns, and new instances in each search."""
+    """They are tested again in turn, and new instances in each search."""
     keepalived = Keepalived()
     names = [f"s{number:03}" for number in range(2 * MAX_RUNS)]
     bad = dict.fromkeys(names, "bad")

@@ -76,12 +76,12 @@ def test_a_slow_program_is_reported_as_slow(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_crash_and_a_remark_are_refusals(tmp_path: Path) -> None:
     """Exit status 0 with output on stderr is not enough; a signal is named."""
-    told = 'case "$*" in *use-file*) grep -q kavip_no_such {file} && {{ echo "(Line 2) x" >&2; exit 5; }};; esac\n'
+    body = 'case "$*" in *use-file*) grep -q kavip_no_such {file} && {{ echo "(Line 2) x" >&2; exit 5; }};; esac\n'
     begin = (
-        told.format(file=tmp_path / "candidate.conf")
+        body.format(file=tmp_path / "candidate.conf")
         + f"grep -q 'router_id n1' {tmp_path / 'candidate.conf'} && exit 0\n"
     )
-    for end, said in (
+    for end, expected in (
         ("echo remark >&2", "keepalived --config-test: exit status 0"),
         ("kill -SEGV $$", "keepalived --config-test: signal 11"),
         (
@@ -90,7 +90,7 @@ def test_a_crash_and_a_remark_are_refusals(tmp_path: Path) -> None:
         ),
     ):
         fault = fault_of(script(tmp_path / "program", begin + end), tmp_path, INSTANCE)
-        assert said in fault
+        assert expected in fault
         assert "remark" not in fault and "secret" not in fault
 
 
@@ -119,7 +119,7 @@ def test_keepalived_reports_its_version_and_dump_signal(tmp_path: Path) -> None:
 
 @pytest.mark.netns
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "expected"),
     [
         ("virtual_router_id 7", "virtual_router_id 7", ""),
         ("virtual_router_id 7", "virtual_router_id", "exit status 2"),
@@ -132,8 +132,8 @@ def test_keepalived_reports_its_version_and_dump_signal(tmp_path: Path) -> None:
         ("router_id edge", "\\!", "signal "),
     ],
 )
-def test_keepalived_tests_configurations(tmp_path: Path, old: str, new: str, said: str) -> None:
+def test_keepalived_tests_configurations(tmp_path: Path, old: str, new: str, expected: str) -> None:
     """The messages name line and instance, and quote nothing."""
     fault = fault_of(KEEPALIVED, tmp_path, INSTANCE.replace(old, new, 1))
-    assert (said in fault) if said else (fault == "")
+    assert (expected in fault) if expected else (fault == "")
     assert "no_such_keyword" not in fault and "UP" not in fault

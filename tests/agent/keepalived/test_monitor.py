@@ -21,7 +21,7 @@ QUESTIONS = 5  # at most, in the time of one
 
 
 @pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Monitor:
+def silent_monitor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Monitor:
     """The monitor of a keepalived that runs and does not answer."""
     monkeypatch.setattr(daemons, "BUDGET", BUDGET)
     monkeypatch.setattr(daemons, "PATIENCE", BUDGET / (QUESTIONS - 1))
@@ -31,8 +31,8 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Monitor:
     return Monitor(RunDirectory(tmp_path))
 
 
-async def test_concurrent_callers_share_one_wait(asked: Monitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also kubelet's probe among many callers."""
+async def test_concurrent_callers_share_one_wait(silent_monitor: Monitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This includes kubelet's probe."""
     questions: list[int] = []
 
     def silent(*_: object, deadline: float) -> bool:
@@ -40,19 +40,19 @@ async def test_concurrent_callers_share_one_wait(asked: Monitor, monkeypatch: py
         return _silence(deadline=deadline)
 
     monkeypatch.setattr(daemons, "answers", silent)
-    assert await asyncio.gather(*(asked.dump(RUNS) for _ in range(8))) == [None] * 8
+    assert await asyncio.gather(*(silent_monitor.dump(RUNS) for _ in range(8))) == [None] * 8
     assert len(questions) <= QUESTIONS
 
 
-async def test_a_later_caller_asks_again(asked: Monitor, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_later_caller_sends_a_new_request(silent_monitor: Monitor, monkeypatch: pytest.MonkeyPatch) -> None:
     """keepalived may answer by then."""
-    assert await asked.dump(RUNS) is None
+    assert await silent_monitor.dump(RUNS) is None
     monkeypatch.setattr(daemons, "answers", _answer)
-    assert await asked.dump(RUNS) == ()
+    assert await silent_monitor.dump(RUNS) == ()
 
 
 async def test_an_unanswered_question_of_a_reload_is_no_answer_for_others(
-    asked: Monitor, monkeypatch: pytest.MonkeyPatch
+    silent_monitor: Monitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """keepalived loses questions while it reloads; other callers ask for the whole time that is allowed."""
     monkeypatch.setattr(monitor, "CONFIRM", BUDGET / 8)
@@ -65,9 +65,9 @@ async def test_an_unanswered_question_of_a_reload_is_no_answer_for_others(
         return _silence(deadline=deadline)
 
     monkeypatch.setattr(daemons, "answers", silent)
-    reload = asyncio.create_task(asked.send_reload_and_confirm(Daemon(1, 1), RUNS))
+    reload = asyncio.create_task(silent_monitor.send_reload_and_confirm(Daemon(1, 1), RUNS))
     assert await asyncio.to_thread(begun.wait, LONG)
-    waiting = asyncio.create_task(asked.dump(RUNS))
+    waiting = asyncio.create_task(silent_monitor.dump(RUNS))
     assert not await reload
     monkeypatch.setattr(daemons, "answers", _answer)
     assert await waiting == ()

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kavip.agent.keepalived import process as daemons
-from tests.agent.mounts import disguised
+from tests.agent.mounts import python_environment
 
 _SLEEPER = "import time; print('up', flush=True); time.sleep(600)"
 _TAKER = """
@@ -27,7 +27,7 @@ def program(*arguments: str, name: str = "keepalived", code: str = _SLEEPER) -> 
     """A process whose command line begins with *name*, after it has started."""
     command = [name, "-c", code, *arguments]
     with subprocess.Popen(
-        command, executable=sys.executable, env=disguised(), stdout=subprocess.PIPE, text=True
+        command, executable=sys.executable, env=python_environment(), stdout=subprocess.PIPE, text=True
     ) as process:
         try:
             assert process.stdout is not None

@@ -116,7 +116,7 @@ def test_the_run_directory_recalls_what_was_installed(tmp_path: Path) -> None:
     files.keep_good(empty("n1", config_hash="def"))
     assert files.load() == empty("n1", config_hash="abc")
     assert files.load_good() == empty("n1", config_hash="def")
-    (tmp_path / "keepalived.conf").write_text("! somebody else's\n")
+    (tmp_path / "keepalived.conf").write_text("! written by another program\n")
     assert files.load() is None
 
 

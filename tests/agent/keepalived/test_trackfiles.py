@@ -88,7 +88,7 @@ async def test_unused_files_are_removed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["", "x", "\x00"])
 async def test_a_damaged_file_has_no_value(tmp_path: Path, damage: str) -> None:
-    """It tells nothing about the time before."""
+    """It does not describe the time before."""
     (tmp_path / "check-a").write_text(damage)
     assert TrackFiles(tmp_path).read("check-a") is None
 

@@ -8,7 +8,7 @@ from kavip.agent.report.health import CheckHealth, CheckStatus, check_problems, 
 from kavip.api.group import Check
 
 
-def course(answers: str, *, fail_after: int = 3, succeed_after: int = 2, start: CheckHealth | None = None) -> str:
+def results_of(answers: str, *, fail_after: int = 3, succeed_after: int = 2, start: CheckHealth | None = None) -> str:
     """The result after each of *answers*: ``+`` passes, ``-`` fails; *start* is the result before."""
     seen = [start or CheckHealth()]
     for answer in answers:
@@ -26,20 +26,20 @@ def course(answers: str, *, fail_after: int = 3, succeed_after: int = 2, start: 
 )
 def test_answers_in_a_row_count(answers: str, held: str) -> None:
     """Three failures or two successes in a row; any other answer starts the count again."""
-    assert course(answers) == held
+    assert results_of(answers) == held
 
 
 def test_the_first_answer_is_the_result() -> None:
     """A pod that starts takes no VIP to a failing service, and loses no time with a healthy one."""
-    assert course("-") == "-"
-    assert course("+") == "+"
-    assert course("-+++") == "--++"
+    assert results_of("-") == "-"
+    assert results_of("+") == "+"
+    assert results_of("-+++") == "--++"
 
 
 def test_an_earlier_result_is_kept() -> None:
     """After a restart of the agent a single answer changes nothing."""
-    assert course("-", start=CheckHealth(True)) == "+"
-    assert course("+", start=CheckHealth(False)) == "-"
+    assert results_of("-", start=CheckHealth(True)) == "+"
+    assert results_of("+", start=CheckHealth(False)) == "-"
 
 
 def test_a_note_names_checks_that_fail_or_cannot_run() -> None:
@@ -63,5 +63,5 @@ def messages(*checks: CheckStatus) -> list[str]:
 def test_the_numbers_are_those_of_the_check(fail_after: int, succeed_after: int) -> None:
     """failAfter and succeedAfter."""
     answers = "+" + "-" * fail_after + "+" * succeed_after
-    found = course(answers, fail_after=fail_after, succeed_after=succeed_after)
+    found = results_of(answers, fail_after=fail_after, succeed_after=succeed_after)
     assert found == "+" * fail_after + "-" * succeed_after + "+"

@@ -74,18 +74,18 @@ def state(found: dump.Dump | None) -> AgentState:
 def test_state_has_the_documented_fields() -> None:
     """Sorted instances, canonical addresses, and no password."""
     body = encode(state(read(entry("shop/web"), entry("a/b", state=1, vips=["2001:DB8::1 dev eth0"], evips=[]))))
-    told = msgspec.json.decode(body)
+    document = msgspec.json.decode(body)
     fields = ["node", "group", "configHash", "wantedHash", "refused", "note", "keepalived", "instances", "leftOut"]
     fields += ["checks"]
     fields += ["prepared", "nextRefused", "switchAt", "now", "newPassword", "locals"]
     fields += ["refusedCode", "nextRefusedCode", "notes"]
-    assert list(told) == fields
-    assert told["leftOut"] == []
-    assert told["keepalived"] == {"version": "2.2.7", "running": True}
-    assert [each["name"] for each in told["instances"]] == ["a/b", "shop/web"]
-    assert told["instances"][0]["family"] == 6
-    assert told["instances"][0]["virtualIPs"] == ["2001:db8::1"]
-    assert told["instances"][1] == {
+    assert list(document) == fields
+    assert document["leftOut"] == []
+    assert document["keepalived"] == {"version": "2.2.7", "running": True}
+    assert [each["name"] for each in document["instances"]] == ["a/b", "shop/web"]
+    assert document["instances"][0]["family"] == 6
+    assert document["instances"][0]["virtualIPs"] == ["2001:db8::1"]
+    assert document["instances"][1] == {
         "name": "shop/web",
         "routerID": 7,
         "family": 4,
@@ -107,8 +107,8 @@ def test_state_lists_excluded_instances() -> None:
         STATUS, excluded=(Exclusion("shop/web", InstanceFault(CODE, "line 3", RefusedBy.KEEPALIVED), vips, kept=True),)
     )
     assert status.current
-    (told,) = msgspec.json.decode(encode(agent_state(status, (), {})))["leftOut"]
-    assert told == {
+    (document,) = msgspec.json.decode(encode(agent_state(status, (), {})))["leftOut"]
+    assert document == {
         "name": "shop/web",
         "reason": "line 3",
         "by": "keepalived",
@@ -171,12 +171,14 @@ def test_metrics_have_the_names_of_gen2brains_exporter() -> None:
     assert found["keepalived_vrrp_advert_sent"] == [(labels, 7.0)]
     assert found["keepalived_vrrp_advert_interval_err"] == [(labels, 4.0)]
     assert found["keepalived_vrrp_ip_ttl_err"] == [(labels, 2.0)]
-    told = "advert_rcvd advert_sent become_master release_master packet_len_err advert_interval_err ip_ttl_err"
-    told += (
+    metric_names = "advert_rcvd advert_sent become_master release_master packet_len_err advert_interval_err ip_ttl_err"
+    metric_names += (
         " invalid_type_rcvd addr_list_err invalid_authtype authtype_mismatch auth_failure pri_zero_rcvd pri_zero_sent"
     )
-    assert keepalived(found) == {"keepalived_up", *(f"keepalived_vrrp_{name}" for name in told.split())}
-    assert all(set(sample[0]) == set(labels) for name in told.split() for sample in found[f"keepalived_vrrp_{name}"])
+    assert keepalived(found) == {"keepalived_up", *(f"keepalived_vrrp_{name}" for name in metric_names.split())}
+    assert all(
+        set(sample[0]) == set(labels) for name in metric_names.split() for sample in found[f"keepalived_vrrp_{name}"]
+    )
 
 
 def test_metrics_have_the_names_of_mehdys_exporter_if_chosen() -> None:
@@ -184,12 +186,14 @@ def test_metrics_have_the_names_of_mehdys_exporter_if_chosen() -> None:
     found = samples(Exporter.MEHDY, read(entry("shop/web"), entry("a/none", vips=[], evips=[])))
     instance = {"iname": "shop/web", "intf": "eth0", "vrid": "7"}
     assert ({**instance}, 7.0) in found["keepalived_advertisements_sent_total"]
-    told = "advertisements_received advertisements_sent become_master release_master packet_length_errors ip_ttl_errors"
-    told += " advertisements_interval_errors invalid_type_received address_list_errors authentication_invalid"
-    told += " authentication_mismatch authentication_failure priority_zero_received priority_zero_sent"
-    told += " gratuitous_arp_delay"
+    metric_names = (
+        "advertisements_received advertisements_sent become_master release_master packet_length_errors ip_ttl_errors"
+    )
+    metric_names += " advertisements_interval_errors invalid_type_received address_list_errors authentication_invalid"
+    metric_names += " authentication_mismatch authentication_failure priority_zero_received priority_zero_sent"
+    metric_names += " gratuitous_arp_delay"
     states = {"keepalived_up", "keepalived_vrrp_state", "keepalived_vrrp_excluded_state"}
-    assert keepalived(found) == {*states, *(f"keepalived_{name}_total" for name in told.split())}
+    assert keepalived(found) == {*states, *(f"keepalived_{name}_total" for name in metric_names.split())}
     assert ({**instance, "ip_address": "192.0.2.130"}, 2.0) in found["keepalived_vrrp_state"]
     assert ({"iname": "a/none", "intf": "eth0", "vrid": "7", "ip_address": ""}, 2.0) in found["keepalived_vrrp_state"]
     assert found["keepalived_vrrp_excluded_state"] == [

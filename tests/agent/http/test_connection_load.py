@@ -14,11 +14,11 @@ from kavip.agent.http import server
 from tests.agent import mounts
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod, connected
-from tests.http.crowd import crowd
+from tests.http.connectionload import connection_load
 
 pytestmark = pytest.mark.netns
 
-CROWD = 500
+CONNECTIONS = 500
 ROUNDS = 25
 WEB = mounts.rendered({"shop/web": "192.0.2.130"})
 PROBES = (names.LIVE_PATH, names.READY_PATH, names.STATE_PATH)
@@ -35,13 +35,13 @@ def started(pod: Pod, *flags: str) -> Pod:
 
 
 @contextmanager
-def crowded(stranger: Host, pod: Pod, log: Path) -> Iterator[Callable[[], int]]:
-    """Many connections from *stranger* to the agent; yields a function that counts how many were opened."""
+def loaded(client_host: Host, pod: Pod, log: Path) -> Iterator[Callable[[], int]]:
+    """Many connections from *client_host* to the agent; yields a function that counts how many were opened."""
 
     def spawn(command: Sequence[str], *, log: Path) -> Process:
-        return stranger.spawn(*command, log=log)
+        return client_host.spawn(*command, log=log)
 
-    with crowd(pod.host.ipv4, names.AGENT_PORT, CROWD, log=log, spawn=spawn) as opened:
+    with connection_load(pod.host.ipv4, names.AGENT_PORT, CONNECTIONS, log=log, spawn=spawn) as opened:
         yield opened
 
 
@@ -60,8 +60,8 @@ def resident(pod: Pod) -> int:
 
 def served(pod: Pod, scraper: Host) -> list[int]:
     """The statuses of kubelet's probes, and of a scrape from *scraper*."""
-    asked = [pod.get(path)[0] for path in PROBES]
-    return [*asked, pod.get(names.METRICS_PATH, source=scraper)[0]]
+    statuses = [pod.get(path)[0] for path in PROBES]
+    return [*statuses, pod.get(names.METRICS_PATH, source=scraper)[0]]
 
 
 def test_probes_and_scrapes_are_answered_under_load(pod: MakePod, lan: Segment, tmp_path: Path) -> None:
@@ -69,11 +69,11 @@ def test_probes_and_scrapes_are_answered_under_load(pod: MakePod, lan: Segment, 
     node, scraper = started(pod("n1")), lan.node("n2")
     assert served(node, scraper) == [200] * 4
     memory, files = resident(node), descriptors(node)
-    with crowded(lan.client, node, tmp_path / "crowd.log") as opened:
+    with loaded(lan.client, node, tmp_path / "load.log") as opened:
         found = {(number, *served(node, scraper)) for number in range(ROUNDS)}
         more = descriptors(node) - files
         before = opened()
-        node.wait_until("the crowd goes on", lambda: opened() > before + CROWD)
+        node.wait_until("more connections are opened", lambda: opened() > before + CONNECTIONS)
     assert found == {(number, 200, 200, 200, 200) for number in range(ROUNDS)}
     assert more <= MOST + 16  # connections that are just being closed
     assert resident(node) - memory < 8 << 10
@@ -86,17 +86,17 @@ def test_a_client_that_is_not_allowed_gets_403_and_takes_no_slot(pod: MakePod, l
     node = started(pod("n1"), f"--allowed-cidrs={ip_network(scraper.ipv4)}")
     assert node.get(names.METRICS_PATH, source=lan.client) == (403, "Forbidden\n")
     assert served(node, scraper) == [200] * 4
-    with crowded(lan.client, node, tmp_path / "crowd.log") as opened:
+    with loaded(lan.client, node, tmp_path / "load.log") as opened:
         before = opened()  # the load may pause meanwhile: each connection may wait five seconds
-        standing = [connected(scraper.netns, node.host.ipv4, names.AGENT_PORT) for _ in range(server.CLIENTS)]
-        node.wait_until("the crowd goes on", lambda: opened() > before)
-        for each in standing:
+        waiting = [connected(scraper.netns, node.host.ipv4, names.AGENT_PORT) for _ in range(server.CLIENTS)]
+        node.wait_until("more connections are opened", lambda: opened() > before)
+        for each in waiting:
             each.sendall(b"GET /state HTTP/1.1\r\n\r\n")
-        answers = [each.recv(12) for each in standing]
+        answers = [each.recv(12) for each in waiting]
         found = served(node, scraper)
     assert answers == [b"HTTP/1.1 200"] * server.CLIENTS
     assert found == [200] * 4
-    for each in standing:
+    for each in waiting:
         each.close()
 
 
