@@ -1,5 +1,5 @@
 """
-Wire types: the only place that knows the names of JSON fields. PURE.
+Wire types: the only place with the names of JSON fields. PURE.
 
 Frozen msgspec Structs of the parts that kavip reads or writes. Unknown fields are ignored, as Kubernetes clients must;
 what a field means stands in the CRDs.
@@ -14,5 +14,6 @@ what a field means stands in the CRDs.
 * :mod:`~kavip.api.agent`: ``agent.json`` and ``/state``, which the controller and the agents exchange;
 * :mod:`~kavip.api.address`, :mod:`~kavip.api.instant`, :mod:`~kavip.api.naming`, :mod:`~kavip.api.selector`: single
   values: addresses, timestamps, names, label selectors;
-* :mod:`~kavip.api.patch`: JSON Patch; :mod:`~kavip.api.refusal`: a refusal as a value.
+* :mod:`~kavip.api.patch`: JSON Patch; :mod:`~kavip.api.refusal`: a refusal as a value; :mod:`~kavip.api.text`: text as
+  one printable line.
 """

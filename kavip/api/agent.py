@@ -64,7 +64,7 @@ class RevisionConfig(Wire, frozen=True):
 
 class AgentConfig(RevisionConfig, frozen=True):
     """
-    ``agent.json``: what the agent must know in addition to keepalived's text.
+    ``agent.json``: what the agent needs in addition to keepalived's text.
 
     *next* is the text that all nodes switch to at *switch_at*; *next_hash* names it. *static*: a static pod, without a
     controller. The controller reads its own record back: *tries* and *blame* of switches that were called off, and
@@ -121,9 +121,9 @@ class ProblemCode(StrEnum):
     MOUNT_UNREADABLE = "MountUnreadable"
     MOUNT_INVALID = "MountInvalid"
     PASSWORD_MISSING = "PasswordMissing"  # noqa: S105 - a code
-    PASSWORD_INVALID = "PasswordInvalid"  # noqa: S105
-    PASSWORD_MISMATCH = "PasswordMismatch"  # noqa: S105
-    PASSWORD_NOT_ACCEPTED = "PasswordNotAccepted"  # noqa: S105
+    PASSWORD_INVALID = "PasswordInvalid"  # noqa: S105 - a code
+    PASSWORD_MISMATCH = "PasswordMismatch"  # noqa: S105 - a code
+    PASSWORD_NOT_ACCEPTED = "PasswordNotAccepted"  # noqa: S105 - a code
     CONFIG_INVALID = "ConfigInvalid"
     CONFIG_CONFLICT = "ConfigConflict"
     NODE_ADDRESS = "NodeAddress"
@@ -151,7 +151,7 @@ class ProblemCode(StrEnum):
 
 
 class RefusedBy(StrEnum):
-    """What refuses an instance: the agent, by its own rules and what it knows of the node, or the node's keepalived."""
+    """What refuses an instance: the agent, by its own rules and the facts of the node, or the node's keepalived."""
 
     AGENT = "agent"
     KEEPALIVED = "keepalived"

@@ -4,6 +4,7 @@ from typing import Final
 
 from kavip.api.address import Address, read_address
 from kavip.api.meta import Metadata, Wire, field
+from kavip.api.text import one_line
 from kavip.api.workload import Container
 
 
@@ -131,14 +132,14 @@ class ContainerStatus(Wire, frozen=True):
         """
         reason = self.state.waiting.reason if self.state.waiting else ""
         if reason in _PULL_REASONS:  # kubelet alternates between these reasons
-            return f"image {self.image} cannot be pulled"
+            return f"image {one_line(self.image)} cannot be pulled"
         if reason in _CREATE_REASONS:
             return reason
-        ended = self.state.terminated or self.last_state.terminated
+        name, ended = one_line(self.name), self.state.terminated or self.last_state.terminated
         if ended is not None and ended.reason == _OUT_OF_MEMORY:
-            return f"container {self.name} needs more memory than its limit (OOMKilled): see spec.resources, LimitRange"
+            return f"container {name} needs more memory than its limit (OOMKilled): see spec.resources, LimitRange"
         if ended is not None and ended.exit_code and self.restart_count > 1:
-            return f"container {self.name} exits again and again with exit code {ended.exit_code}: see its log"
+            return f"container {name} exits again and again with exit code {ended.exit_code}: see its log"
         return ""
 
 
@@ -175,7 +176,7 @@ class Pod(Wire, frozen=True):
         """Why the pod cannot start, if a user must correct something; "" otherwise."""
         for entry in self.status.conditions or ():
             if entry.type == "PodScheduled" and entry.status == "False":
-                return entry.message
+                return one_line(entry.message)
         every = [*(self.status.init_container_statuses or ()), *(self.status.container_statuses or ())]
         return next((each.problem for each in every if each.problem), "")
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kavip.api.meta import Metadata, Wire
+from kavip.api.text import one_line
 
 
 class ObjectReference(Wire, frozen=True):
@@ -53,3 +54,7 @@ class Note:
     text: str
     action: str = "Reconcile"
     severity: Literal["Normal", "Warning"] = "Normal"
+
+    def __post_init__(self) -> None:
+        """Make the text printable, whatever it quotes."""
+        object.__setattr__(self, "text", one_line(self.text))

@@ -1,6 +1,7 @@
 """Metadata, conditions and selectors: what all kinds share."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 from msgspec import Struct
@@ -75,7 +76,52 @@ class Requirement(Wire, frozen=True):
     values: list[str] | None = None
 
 
-class LabelSelector(Wire, frozen=True):
+class Requirements:
+    """
+    ``matchLabels`` and ``matchExpressions``, compiled: matching costs O(labels), however many terms and values.
+
+    The terms about one key become one. An unknown operator matches nothing.
+    """
+
+    __slots__ = ("_absent", "_forbidden", "_is_satisfiable", "_present", "_values")
+
+    def __init__(self, labels: Mapping[str, str] | None, terms: Iterable[Requirement] | None) -> None:
+        """Compile both; in O(terms and values)."""
+        self._values = {key: frozenset((value,)) for key, value in (labels or {}).items()}
+        self._present, self._absent = set(self._values), set[str]()
+        self._forbidden: set[tuple[str, str]] = set()
+        self._is_satisfiable = True
+        for term in terms or ():
+            self._add(term)
+
+    def matches(self, labels: Mapping[str, str] | None) -> bool:
+        """Whether *labels* satisfy every term."""
+        labels = labels or {}
+        return (
+            self._is_satisfiable
+            and self._present <= labels.keys()
+            and labels.keys().isdisjoint(self._absent)  # iterates over the shorter of the two
+            and all(labels[key] in values for key, values in self._values.items())
+            and labels.items().isdisjoint(self._forbidden)
+        )
+
+    def _add(self, term: Requirement) -> None:
+        key, values = term.key, term.values or ()
+        match term.operator:
+            case "In":
+                self._present.add(key)
+                self._values[key] = self._values[key].intersection(values) if key in self._values else frozenset(values)
+            case "NotIn":
+                self._forbidden.update((key, value) for value in values)
+            case "Exists":
+                self._present.add(key)
+            case "DoesNotExist":
+                self._absent.add(key)
+            case _:
+                self._is_satisfiable = False
+
+
+class LabelSelector(Wire, frozen=True, dict=True):
     """``metav1.LabelSelector``; an empty one matches everything."""
 
     match_labels: dict[str, str] | None = None
@@ -83,23 +129,11 @@ class LabelSelector(Wire, frozen=True):
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
         """Whether *labels* satisfy every term; an unknown operator matches nothing."""
-        labels = labels or {}
-        if self.match_labels and not self.match_labels.items() <= labels.items():
-            return False
-        return not self.match_expressions or all(_satisfies(term, labels) for term in self.match_expressions)
+        return self._compiled.matches(labels)
 
-
-def _satisfies(term: Requirement, labels: Mapping[str, str]) -> bool:
-    match term.operator:
-        case "In":
-            return labels.get(term.key) in (term.values or ())
-        case "NotIn":
-            return labels.get(term.key) not in (term.values or ())
-        case "Exists":
-            return term.key in labels
-        case "DoesNotExist":
-            return term.key not in labels
-    return False
+    @cached_property
+    def _compiled(self) -> Requirements:
+        return Requirements(self.match_labels, self.match_expressions)
 
 
 Passthrough = dict[str, Any]

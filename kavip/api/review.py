@@ -15,9 +15,10 @@ import msgspec
 
 from kavip import names
 from kavip.api.group import KeepalivedGroup
-from kavip.api.meta import Wire
+from kavip.api.meta import LabelSelector, Wire
 from kavip.api.pool import VIPPool
 from kavip.api.rawobject import ABSENT, OverBudget, RawObject, UncheckedUpdate
+from kavip.api.scheduling import REQUIRED_TERMS, count_node_selector_terms
 from kavip.api.service import Service
 from kavip.errors import BadInput
 
@@ -28,6 +29,8 @@ MAX_USER_INFO: Final = 64 * 1024
 _MAX_NAME: Final = 1024  # characters of a name in the envelope; the API server allows 253
 _MAX_ANNOTATIONS: Final = 256 * 1024  # bytes; the limit of the API server itself
 _MAX_ENTRIES: Final = 1024  # twice the limit of any field in the CRDs
+_MAX_TERMS: Final = 64  # matchLabels or matchExpressions of a selector; twice the limit of the CRDs
+_MAX_NODE_TERMS: Final = 32  # alternatives of a node affinity; each Node is compared with each
 _PORTS: Final = "ports"  # of a Service; their items are counted, and a rule costs no more with many of them
 
 T = TypeVar("T", bound=Service | KeepalivedGroup | VIPPool)
@@ -237,8 +240,18 @@ def _check_size(found: Service | KeepalivedGroup | VIPPool) -> None:
         raise OverBudget("metadata.annotations", size, f"want at most {_MAX_ANNOTATIONS} bytes")
     for info in msgspec.structs.fields(found.spec):
         value = getattr(found.spec, info.name)
+        if isinstance(value, LabelSelector):
+            _check_terms(f"spec.{info.encode_name}.matchLabels", len(value.match_labels or ()), _MAX_TERMS)
+            _check_terms(f"spec.{info.encode_name}.matchExpressions", len(value.match_expressions or ()), _MAX_TERMS)
         if isinstance(value, list | dict) and len(value) > _MAX_ENTRIES and info.name != _PORTS:
             raise OverBudget(f"spec.{info.encode_name}", len(value), f"want at most {_MAX_ENTRIES} entries")
+    if isinstance(found, KeepalivedGroup):
+        _check_terms(f"spec.affinity.{REQUIRED_TERMS}", count_node_selector_terms(found.spec), _MAX_NODE_TERMS)
+
+
+def _check_terms(field: str, count: int, most: int) -> None:
+    if count > most:
+        raise OverBudget(field, f"{count:,} terms", f"want at most {most}")
 
 
 def _object(raw: bytes, kind: type[T], namespace: str) -> T | None:

@@ -1,10 +1,13 @@
 """``v1.Service``: the parts that kavip reads."""
 
 from enum import StrEnum
+from typing import Final
 
 from kavip import names
 from kavip.api.address import Address, read_address
 from kavip.api.meta import Condition, Metadata, Wire, field
+
+_COUNTS: Final = {str(number): number for number in range(1, names.MAX_VIPS + 1)}
 
 
 class Protocol(StrEnum):
@@ -83,6 +86,11 @@ class Service(Wire, frozen=True):
         return self.spec.type == "LoadBalancer"
 
     @property
+    def has_foreign_class(self) -> bool:
+        """Whether ``spec.loadBalancerClass`` names another controller, which announces the addresses."""
+        return self.spec.load_balancer_class not in (None, "", names.LOAD_BALANCER_CLASS)
+
+    @property
     def is_local(self) -> bool:
         """Whether only nodes with a ready endpoint answer on its VIPs."""
         return self.spec.external_traffic_policy == "Local"
@@ -91,6 +99,16 @@ class Service(Wire, frozen=True):
     def follows_slices(self) -> bool:
         """Whether its VIPs follow its EndpointSlices; a LoadBalancer has a health port of kube-proxy instead."""
         return self.is_local and not self.is_load_balancer
+
+    @property
+    def needs_slices(self) -> bool:
+        """Whether its EndpointSlices decide anything: where its VIPs are, or over which nodes they are spread."""
+        return self.is_local and (not self.is_load_balancer or self.is_spread)
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether its VIPs are spread over the nodes."""
+        return self.metadata.annotation(names.SPREAD_ANNOTATION) == "true"
 
     @property
     def ingress_addresses(self) -> tuple[Address, ...]:
@@ -122,6 +140,11 @@ class Service(Wire, frozen=True):
     def virtual_ips(self) -> tuple[Address, ...]:
         """The VIPs of the Service: the union of status and ``externalIPs``, sorted."""
         return tuple(sorted({*(self.ingress_addresses if self.is_load_balancer else ()), *self.external_addresses}))
+
+    @property
+    def address_count(self) -> int | None:
+        """The number of addresses per family that an annotation requests; None if it is absent or malformed."""
+        return _COUNTS.get(self.metadata.annotation(names.COUNT_ANNOTATION))
 
     @property
     def declared_group(self) -> str:

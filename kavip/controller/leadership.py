@@ -86,7 +86,7 @@ class Leadership:
                 session,
                 changed=lambda group: queue.add(Key(KeyKind.GROUP, group)),
                 interval=self._settings.probe_interval,
-                asked_from=datetime.now(UTC),
+                probed_from=datetime.now(UTC),
             )
             writer = Writer(client, self._records, self._caches.pending, now=lambda: datetime.now(UTC))
             worker = self._worker(queue, events, prober, writer)
@@ -177,6 +177,8 @@ class Leadership:
                 agent_allowed_cidrs=",".join(split_names(settings.agent_allowed_cidrs)),
                 agent_metrics=settings.agent_metrics,
                 prometheus_account=settings.prometheus_account,
+                policy_images=split_names(settings.policy_images),
+                policy_service_accounts=split_names(settings.policy_service_accounts),
             ),
         )
 

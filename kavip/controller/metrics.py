@@ -31,7 +31,7 @@ class PoolMetrics:
         self._contests: Counter[Contest] = Counter()
 
     def update(self, snapshot: Snapshot, *, leads: bool) -> None:
-        """Set all of them; only a replica that *leads* knows which Services wait."""
+        """Set all of them; only the replica that *leads* has waiting Services."""
         pools = snapshot.parsed_pools
         usage: dict[Labels, int] = {
             (pool.name, f"ipv{family}", state): number

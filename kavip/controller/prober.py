@@ -5,7 +5,7 @@ One task per node and group. It asks often while the node does not run the wante
 what another node is master of too, and less often as time goes by. Otherwise it asks at the ordinary interval, or less
 often if there are many nodes. Few requests are in flight at a time, each has a timeout, and no answer is read beyond
 its limit. An answer equal to the last one is not even decoded. A large one is decoded in a thread, so that the leader
-goes on meanwhile, and of the VIPs in it only those are read that the group wants. A node whose answers cost much is
+goes on meanwhile, and of the VIPs in it only those of the group are read. A node whose answers cost much is
 asked less often (:mod:`kavip.controller.probebudget`).
 
 A change is reported once for a group in :data:`FOLD` seconds, after the other nodes were asked as well: a fail-over is
@@ -71,11 +71,11 @@ class AgentProber:
         *,
         changed: Callable[[str], None],
         interval: float = 1.0,
-        asked_from: datetime = EVER,
+        probed_from: datetime = EVER,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Ask every *interval* seconds when no change is awaited, from the time *asked_from* on."""
-        self._states = AgentStates(asked_from=asked_from, since=clock())
+        """Ask every *interval* seconds when no change is awaited, from the time *probed_from* on."""
+        self._states = AgentStates(probed_from=probed_from, since=clock())
         self._session, self._changed, self._interval, self._clock = session, changed, interval, clock
         self._targets: dict[str, ProbeTarget] = {}
         self._probes: dict[tuple[str, str], _NodeProbe] = {}

@@ -39,7 +39,7 @@ _TOO_LARGE_RESOURCE_VERSION: Final = 504
 
 
 class Recovery(StrEnum):
-    """What a new leader knows of the addresses that were freed before its term."""
+    """How many of the addresses that were freed before its term a new leader has recovered."""
 
     SEEN = ""  # it has seen all of them, or none cools down
     COMPLETE = "complete"
@@ -119,11 +119,12 @@ async def _replay(client: Client, held: dict[Address, str], *, since: str, until
 
 
 def _collect(held: dict[Address, str], services: Sequence[Service]) -> None:
-    """Enter the addresses that *services* hold, each with its last holder."""
+    """Enter the addresses that kavip served for *services*, each with its last holder."""
     for service in services:
-        for address in Holding.of(service).claims():
-            held.pop(address, None)
-            held[address] = service.key
+        for address, claim in Holding.of(service).claims().items():
+            if claim.is_served:
+                held.pop(address, None)
+                held[address] = service.key
 
 
 def _skip(_: Malformed) -> None:

@@ -7,7 +7,7 @@ write, it checks that this replica still leads.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -41,6 +41,7 @@ from kavip.reconcile.observed.records import (
     RejectedObject,
     ReplacedPod,
     record_key,
+    rejected_again,
 )
 from kavip.reconcile.plan import Apply, KeyKind, Plan, PodAnnotation, PodRemoval, StatusPatch
 from kavip.reconcile.predicate import PendingWrites
@@ -74,18 +75,20 @@ class Writer:
         """
         Send every write of *plan*: objects first, then pods and status.
 
-        False: an object was not written, and the records say why; the caller plans again.
+        False: something was not written, and the records say why; the caller plans again.
         """
         applies = [write for write in plan.writes if isinstance(write, Apply)]
         for write in applies:
-            if (write.unseen or write.adopts) and not await self._is_free(write):
+            if (write.unseen or write.adopts) and not await self._recorded(write, self._is_free(write)):
                 return False
         for write in applies:
-            if not await self._apply(write):
+            if not await self._recorded(write, self._apply(write)):
                 return False
-        await self._tell_pods([write for write in plan.writes if isinstance(write, PodAnnotation)])
+        if not await self._annotate_pods([write for write in plan.writes if isinstance(write, PodAnnotation)]):
+            return False
         for removal in (write for write in plan.writes if isinstance(write, PodRemoval)):
-            await self._replace(removal)
+            if not await self._replace(removal):
+                return False
         for each in plan.writes:
             if isinstance(each, StatusPatch):
                 await self._patch_status(each)
@@ -124,29 +127,51 @@ class Writer:
         await self._client.patch(_MANAGED[write.kind], write.key, body)
         log.info("object taken over from keepalived-operator", kind=write.kind, key=write.key)
 
-    async def _replace(self, write: PodRemoval) -> None:
+    async def _replace(self, write: PodRemoval) -> bool:
         self._records.replaced[write.group] = ReplacedPod(write.uid, is_done=False)
-        with suppress(NotFound, Conflict):  # the watch will say what is there instead
-            await self._client.delete(PODS, write.key, uid=write.uid)
-        self._records.replaced[write.group] = ReplacedPod(write.uid, is_done=True)
-        log.info("pod of keepalived-operator replaced", pod=write.key)
-
-    async def _apply(self, write: Apply) -> bool:
         try:
-            made = await self._client.apply(_OWNED[write.kind], write.key, write.body, force=True)
+            with suppress(NotFound, Conflict):  # the watch will say what is there instead
+                await self._client.delete(PODS, write.key, uid=write.uid)
         except (Rejected, Forbidden) as error:
-            if error.status == HTTPStatus.UNAUTHORIZED:
-                raise  # says nothing about the object
-            self._records.rejected[record_key(write)] = RejectedObject(digest(write.body), error.message, self._now())
+            self._record_pod(write.group, write.uid, write.key, error)
+            return False
+        self._records.replaced[write.group] = ReplacedPod(write.uid, is_done=True)
+        self._records.pods.pop(write.group, None)
+        log.info("pod of keepalived-operator replaced", pod=write.key)
+        return True
+
+    async def _recorded(self, write: Apply, step: Awaitable[bool]) -> bool:
+        """The result of *step*, a part of *write*; False if the API server refuses it, which is recorded."""
+        try:
+            return await step
+        except (Rejected, Forbidden) as error:
+            name, body = record_key(write), digest(write.body)
+            self._records.rejected[name] = self._refusal(self._records.rejected.get(name), body, error)
             log.warning("object refused by the API server", kind=write.kind, key=write.key, error=error.message)
             return False
+
+    def _record_pod(self, group: str, what: str, pod: str, error: Rejected | Forbidden) -> None:
+        """Record that *what* is refused for *pod* of *group*."""
+        found = self._refusal(self._records.pods.get(group), what, error)
+        self._records.pods[group] = replace(found, message=f"{pod}: {found.message}")
+        log.warning("write to a pod refused by the API server", pod=pod, error=error.message)
+
+    def _refusal(self, last: RejectedObject | None, what: str, error: Rejected | Forbidden) -> RejectedObject:
+        """The record of *error*; raises it if it says nothing about the object."""
+        if error.status == HTTPStatus.UNAUTHORIZED:
+            raise error
+        return rejected_again(last, what, error.message, self._now())
+
+    async def _apply(self, write: Apply) -> bool:
+        made = await self._client.apply(_OWNED[write.kind], write.key, write.body, force=True)
         name = record_key(write)
         self._records.rejected.pop(name, None)
         self._records.applied[name] = AppliedObject(digest(write.body), made.metadata.uid, made.metadata.generation)
         log.info("object applied", kind=write.kind, key=write.key)
         return True
 
-    async def _tell_pods(self, writes: list[PodAnnotation]) -> None:
+    async def _annotate_pods(self, writes: Sequence[PodAnnotation]) -> bool:
+        """Annotate the pods; False if the API server refuses one, which is recorded once for its group."""
         slots = asyncio.Semaphore(_PODS_AT_ONCE)
 
         async def annotate(write: PodAnnotation) -> None:
@@ -156,8 +181,17 @@ class Writer:
                     await self._client.patch(PODS, write.key, body)
 
         results = await asyncio.gather(*map(annotate, writes), return_exceptions=True)
-        for failure in (each for each in results if isinstance(each, BaseException)):
-            raise failure
+        refused: dict[str, tuple[PodAnnotation, Rejected | Forbidden]] = {}
+        for write, result in zip(writes, results, strict=True):
+            if isinstance(result, Rejected | Forbidden):
+                refused.setdefault(write.group, (write, result))
+            elif isinstance(result, BaseException):
+                raise result
+        for group in {write.group for write in writes} - refused.keys():
+            self._records.pods.pop(group, None)
+        for group, (write, error) in refused.items():
+            self._record_pod(group, write.value, write.key, error)
+        return not refused
 
     async def _patch_status(self, write: StatusPatch) -> None:
         resource, kind = _STATUS[write.kind]

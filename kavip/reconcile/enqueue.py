@@ -66,8 +66,8 @@ def of(snapshot: Snapshot, old: Object | None, new: Object | None, *, sent: Stat
             if _node_inputs(old) != _node_inputs(new):
                 yield from _groups(snapshot)
                 yield from _pools_of(snapshot, _own(old) ^ _own(new))
-                if _pod_ranges(old) != _pod_ranges(new) and (_bars(snapshot, old) or _bars(snapshot, new)):
-                    yield from _all_addresses(snapshot)
+                if _pod_ranges(old) != _pod_ranges(new) and any(_touches_pools(snapshot, each) for each in (old, new)):
+                    yield from _pools(snapshot)
         case Namespace() as namespace:
             if _labels(old) != _labels(new):
                 yield from _services_of(snapshot, namespace.metadata.name)
@@ -145,15 +145,19 @@ def _of_slice(snapshot: Snapshot, old: Object | None, new: Object | None) -> Ite
 def _all_addresses(snapshot: Snapshot) -> Iterator[Key]:
     """Every Service and every pool: another range is barred."""
     yield from (_service(key) for key in sorted(snapshot.services))
-    yield from (Key(KeyKind.POOL, name) for name in sorted(snapshot.pools))
+    yield from _pools(snapshot)
+
+
+def _pools(snapshot: Snapshot) -> Iterator[Key]:
+    return (Key(KeyKind.POOL, name) for name in sorted(snapshot.pools))
 
 
 def _pod_ranges(obj: Object | None) -> object:
-    """What decides which ranges a node bars."""
+    """What decides which pod ranges pools report."""
     return (obj.spec.pod_cidrs, obj.host_addresses) if isinstance(obj, Node) else None
 
 
-def _bars(snapshot: Snapshot, obj: Object | None) -> bool:
+def _touches_pools(snapshot: Snapshot, obj: Object | None) -> bool:
     """Whether a pod range of this node overlaps a pool."""
     return isinstance(obj, Node) and snapshot.pod_ranges.touches_pools(obj)
 
@@ -173,9 +177,10 @@ def _is_satisfied(snapshot: Snapshot, service: Service) -> bool:
     """Whether *service* holds everything that it requests, and no other Service claims it."""
     if not snapshot.ledger.is_satisfied(service.key) or service.metadata.annotation(names.REASSIGN_ANNOTATION):
         return False
-    held, asked = service.ingress_addresses, service.metadata.annotation(names.POOL_ANNOTATION)
+    held, pool_name = service.ingress_addresses, service.metadata.annotation(names.POOL_ANNOTATION)
     places = {pool.name for address in held if (pool := snapshot.parsed_pools.pool_of(address))}
-    return len(held) >= len(service.spec.ip_families or ()) and (not asked or places == {asked})
+    requested = len(service.spec.ip_families or ()) * (service.address_count or 1)
+    return len(held) >= requested and (not pool_name or places == {pool_name})
 
 
 def may_be_ours(service: Service) -> bool:

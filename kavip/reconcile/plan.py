@@ -16,6 +16,7 @@ from kavip import names
 from kavip.api.address import Address
 from kavip.api.meta import Condition, Metadata
 from kavip.api.refusal import Refusal
+from kavip.api.text import one_line
 from kavip.vrrp.operatorconfig import OperatorInstance
 
 _LONGEST: Final = 8_000  # characters of a message: at most 32,000 bytes in UTF-8; the limit is 32,768
@@ -50,6 +51,8 @@ class ReconcileOptions:
     agent_allowed_cidrs: str = ""
     agent_metrics: str = names.Exporter.GEN2BRAIN.value
     prometheus_account: str = names.PROMETHEUS_ACCOUNT
+    policy_images: tuple[str, ...] = ()
+    policy_service_accounts: tuple[str, ...] = ()
 
 
 class ConditionChange(IntEnum):
@@ -63,8 +66,9 @@ class ConditionChange(IntEnum):
 @dataclass(frozen=True, slots=True)
 class ConditionState:
     """
-    A desired condition: *status*, *reason*, and a *message* that names the next step. A longer message is cut.
+    A desired condition: *status*, *reason*, and a *message* that names the next step.
 
+    Unprintable characters of the message are escaped, and a message that is longer than the CRDs allow is cut.
     *is_progress*: the message only counts how many nodes are ready.
     """
 
@@ -74,9 +78,9 @@ class ConditionState:
     is_progress: bool = False
 
     def __post_init__(self) -> None:
-        """Cut here, so that the compared message is the written one: the CRDs allow 32,768 characters."""
-        if len(self.message) > _LONGEST:
-            object.__setattr__(self, "message", f"{self.message[:_LONGEST]}...")
+        """Change the message here, so that the compared message is the written one."""
+        message = one_line(self.message[: _LONGEST + 1])
+        object.__setattr__(self, "message", f"{message[:_LONGEST]}..." if len(message) > _LONGEST else message)
 
     def change(self, stored: Condition | None, metadata: Metadata) -> ConditionChange:
         """How this differs from *stored*, which is on the object with *metadata*."""
@@ -125,10 +129,11 @@ class StatusPatch:
 
 @dataclass(frozen=True, slots=True)
 class PodAnnotation:
-    """Tell the pod *key* of a new configuration, so that kubelet refreshes its mount at once."""
+    """Annotate the pod *key* of *group* for a new configuration, so that kubelet refreshes its mount at once."""
 
     key: str
     value: str
+    group: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +195,7 @@ class AddressRemoval:
 
 @dataclass(frozen=True, slots=True)
 class Unconfirmed:
-    """Something that is told only if it lasts: its *reason*, seen *since* (monotonic seconds)."""
+    """A state that is reported only if it persists: its *reason*, observed *since* (monotonic seconds)."""
 
     reason: str
     since: float

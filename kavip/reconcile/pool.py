@@ -34,9 +34,9 @@ def plan_pool(snapshot: Snapshot, key: str, *, now: datetime) -> PoolPlan:
     parsed = snapshot.parsed_pools
     usage = snapshot.ledger.usage(key)
     problem = parsed.problems.get(key)
-    skipped = _skipped(snapshot, key)
+    cautions = _cautions(snapshot, key)
     verdicts = {
-        ConditionType.ACCEPTED: _accepted(usage, problem, skipped),
+        ConditionType.ACCEPTED: _accepted(usage, problem, cautions),
         ConditionType.READY: _ready(key, snapshot.ledger, is_accepted=problem is None),
     }
     fresh = [verdict.condition(pool.metadata, kind) for kind, verdict in verdicts.items()]
@@ -53,25 +53,30 @@ def plan_pool(snapshot: Snapshot, key: str, *, now: datetime) -> PoolPlan:
         return PoolPlan(requeue_after=ends)
     body = {"metadata": {"resourceVersion": pool.metadata.resource_version}, "status": changes}
     telling = tuple(verdicts)[: 1 if problem else None]  # a pool that is not accepted is never ready
-    events = tuple(notice for kind in telling if (notice := _notice(pool, kind, verdicts[kind], skipped)))
+    events = tuple(notice for kind in telling if (notice := _notice(pool, kind, verdicts[kind], cautions)))
     return PoolPlan(writes=(StatusPatch(KeyKind.POOL, key, body),), events=events, requeue_after=ends)
 
 
-def _skipped(snapshot: Snapshot, key: str) -> str:
-    """The addresses in the ranges of pool *key* that the cluster uses itself; "" if there are none."""
+def _cautions(snapshot: Snapshot, key: str) -> tuple[str, ...]:
+    """Which addresses in the ranges of pool *key* the cluster uses itself, or may use."""
     pool = snapshot.parsed_pools.get(key)
     if pool is None:
-        return ""
+        return ()
     api_server = sorted(each for each in snapshot.api_server_addresses if pool.is_usable(each))
     found = [f"{each} ({names.API_SERVER})" for each in api_server]
-    return listed([*found, *(each.what for each in pool.barred if each.what != REJECTED)])
+    found += [each.what for each in pool.barred if each.what != REJECTED]
+    claimed = [str(each) for each in snapshot.pod_ranges.in_pool(pool)]
+    return (
+        *([f"it never gives {listed(found)}: list these in spec.exclude"] if found else ()),
+        *([f"it overlaps {listed(claimed)}: list this in spec.exclude if pods have the addresses"] if claimed else ()),
+    )
 
 
-def _accepted(usage: Mapping[int, FamilyUsage], problem: Refusal | None, skipped: str) -> ConditionState:
+def _accepted(usage: Mapping[int, FamilyUsage], problem: Refusal | None, cautions: tuple[str, ...]) -> ConditionState:
     if problem is None:
         counts = " and ".join(f"{each.total} {FAMILY_NAMES[family]}" for family, each in usage.items())
-        warning = f"; it never gives {skipped}: list these in spec.exclude" if skipped else ""
-        return ConditionState("True", Reason.ACCEPTED, f"in force: {counts or 'no'} addresses to give{warning}")
+        message = f"in force: {counts or 'no'} addresses to give"
+        return ConditionState("True", Reason.ACCEPTED, "; ".join((message, *cautions)))
     rest = "; that pool was there first and stays in force" if problem.reason is Reason.OVERLAP else ""
     return ConditionState("False", problem.reason, f"{problem.message}{rest}")
 
@@ -93,10 +98,10 @@ def _ready(pool: str, ledger: Ledger, *, is_accepted: bool) -> ConditionState:
     return ConditionState("True", Reason.READY, f"{free} addresses are free" + (f"; full: {full}" if full else ""))
 
 
-def _notice(pool: VIPPool, kind: ConditionType, verdict: ConditionState, skipped: str) -> Notice | None:
-    """One Event for a change of reason, and for addresses newly *skipped*; that a new pool is well needs none."""
+def _notice(pool: VIPPool, kind: ConditionType, verdict: ConditionState, cautions: tuple[str, ...]) -> Notice | None:
+    """One Event for a change of reason, and for new *cautions*; that a new pool is well needs none."""
     old = conditions.find(pool.status.conditions, kind)
-    if skipped in verdict.message and skipped not in (old.message if old else ""):
+    if any(each in verdict.message and each not in (old.message if old else "") for each in cautions):
         return Notice(verdict.reason, verdict.message, warning=True)
     if old is not None and old.reason == verdict.reason:
         return None

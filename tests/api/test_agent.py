@@ -28,7 +28,7 @@ from kavip.api.agent import (
     encode_config,
 )
 from kavip.api.group import CaFrom, Check
-from kavip.reconcile.observed.agent import node_state
+from kavip.reconcile.observed.agent import counts_of, node_state
 from tests.api.released_0_1_0 import types as old
 from tests.support.manifests import ROOT
 
@@ -126,9 +126,11 @@ def test_states_of_0_1_0_get_codes(case: str) -> None:
 
 def test_every_case_of_0_1_0_is_covered() -> None:
     """The tables above name each body that reports a problem."""
-    told = {name for name, body in STATES.items() if any(json.loads(body)[key] for key in ("refused", "note"))}
-    told |= {name for name, body in STATES.items() if any(json.loads(body)[key] for key in ("leftOut", "nextRefused"))}
-    assert told == {*REFUSED, *NEXT_REFUSED, *EXCLUDED, *NOTED}
+    reported = {name for name, body in STATES.items() if any(json.loads(body)[key] for key in ("refused", "note"))}
+    reported |= {
+        name for name, body in STATES.items() if any(json.loads(body)[key] for key in ("leftOut", "nextRefused"))
+    }
+    assert reported == {*REFUSED, *NEXT_REFUSED, *EXCLUDED, *NOTED}
 
 
 def test_the_rest_of_a_state_of_0_1_0_is_read() -> None:
@@ -202,7 +204,7 @@ FULL: Final = AgentState(
 
 
 def test_a_controller_of_0_1_0_reads_this_state() -> None:
-    """It finds every field that it knows, and passes over the codes."""
+    """It decodes every field that it declares, and ignores the codes."""
     found = old.report_of(msgspec.json.encode(FULL))
     known = msgspec.to_builtins(found)
     assert known.keys() == {msgspec.structs.fields(old.Report)[n].encode_name for n in range(13)}
@@ -264,10 +266,14 @@ def test_texts_that_are_passed_on_are_printable() -> None:
         "note": hostile,
         "leftOut": [excluded],
     }
-    sent["instances"] = [{"name": "shop/web", "routerID": 1, "family": 4, "state": hostile}]
-    found = node_state(decode_state(json.dumps(sent).encode()))
-    (left_out,) = found.excluded
-    texts = (found.refused, found.next_refused, found.note, left_out.name, left_out.reason, found.instances[0].state)
+    instance = {"name": hostile, "interface": hostile, "state": hostile, "virtualIPs": ["192.0.2.130"]}
+    sent["instances"] = [instance | {"routerID": 1, "family": 4}]
+    state = decode_state(json.dumps(sent).encode())
+    found = node_state(state)
+    (left_out,), (reported,), (runs,) = found.excluded, found.instances, found.instance_of.values()
+    texts = [found.refused, found.next_refused, found.note, left_out.name, left_out.reason]
+    texts += [reported.state, reported.name, runs]
+    texts += [text for trace in counts_of(state) for text in (trace.instance, trace.interface)]
     assert all(text.isprintable() and text.startswith("no[2J etsil") for text in texts)
 
 
@@ -312,7 +318,7 @@ def test_agent_json_of_0_1_0_is_read_and_written_alike(case: str) -> None:
 
 
 def test_agent_json_is_read_by_an_agent_of_0_1_0() -> None:
-    """Every field that it knows has the same value."""
+    """Every field that it declares has the same value."""
     text = encode_config(SWITCHING)
     known = msgspec.to_builtins(msgspec.json.decode(text, type=old.Mounted))
     assert {*known} == {each.encode_name for each in msgspec.structs.fields(old.Mounted)}
@@ -320,7 +326,7 @@ def test_agent_json_is_read_by_an_agent_of_0_1_0() -> None:
 
 
 def test_agent_json_is_read_back_by_a_controller_of_0_1_0() -> None:
-    """After a roll-back the older controller goes on with what was published."""
+    """After a roll-back the older controller continues with the published configuration."""
     text = encode_config(SWITCHING)
     known = msgspec.to_builtins(msgspec.json.decode(text, type=old.Record))
     assert {*known} == {each.encode_name for each in msgspec.structs.fields(old.Record)} - {"renewed"}  # of next alone
@@ -334,7 +340,7 @@ def test_a_text_that_is_no_agent_json_is_none(text: str) -> None:
 
 
 def assert_within(part: Any, whole: Any) -> None:
-    """Assert that all of *part* stands in *whole*."""
+    """Assert that *whole* contains all of *part*."""
     if isinstance(part, dict):
         for key, value in part.items():
             assert key in whole, key

@@ -17,7 +17,8 @@ from kavip.errors import BadInput
 
 MANY = MAX_ITEMS + 1
 JSON = st.recursive(
-    st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    st.sampled_from((None, 0, -7, "", ",:", '"[{}]\\')) | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.text(max_size=4), inner, max_size=6),
 )
 
 

@@ -1,4 +1,4 @@
-"""The envelope of a review: read, asked, answered."""
+"""The envelope of a review: decoded, evaluated, answered."""
 
 import base64
 import json
@@ -17,26 +17,26 @@ SERVICE: dict[str, Any] = {"metadata": {"name": "web", "namespace": "shop"}, "sp
 
 def body(**request: Any) -> bytes:
     """A review as the API server sends it."""
-    asked = {"uid": "u1", "operation": "CREATE", "object": SERVICE, "oldObject": None, **request}
-    return json.dumps({"apiVersion": review.API_VERSION, "kind": review.KIND, "request": asked}).encode()
+    parsed_review = {"uid": "u1", "operation": "CREATE", "object": SERVICE, "oldObject": None, **request}
+    return json.dumps({"apiVersion": review.API_VERSION, "kind": review.KIND, "request": parsed_review}).encode()
 
 
 def test_a_create_has_a_new_object_only() -> None:
     """``oldObject: null`` is no object."""
     request = review.decode_request(body(userInfo={"username": "jane"}))
     assert review.decode_user(request).username == "jane"
-    asked = review.decode_objects(request, Service)
-    assert (asked.operation, asked.old) == (Operation.CREATE, None)
-    assert asked.subject.key == "shop/web"
+    parsed_review = review.decode_objects(request, Service)
+    assert (parsed_review.operation, parsed_review.old) == (Operation.CREATE, None)
+    assert parsed_review.subject.key == "shop/web"
 
 
 def test_a_delete_is_about_the_old_object() -> None:
     """The subject of a DELETE is the old object."""
-    asked = review.decode_objects(
+    parsed_review = review.decode_objects(
         review.decode_request(body(operation="DELETE", object=None, oldObject=SERVICE)), Service
     )
-    assert asked.old is None
-    assert asked.subject.key == "shop/web"
+    assert parsed_review.old is None
+    assert parsed_review.subject.key == "shop/web"
 
 
 def test_the_namespace_of_the_request_is_used() -> None:
@@ -68,8 +68,8 @@ def test_an_absurdly_large_object_is_refused(large: dict[str, Any], message: str
 def test_only_the_metadata_of_a_deleted_object_counts() -> None:
     """A stored object can be deleted, however large its spec is."""
     large = {"metadata": {"name": "web"}, "spec": {"externalIPs": [""] * 100_000}}
-    asked = review.decode_request(body(operation="DELETE", object=None, oldObject=large))
-    assert review.decode_objects(asked, Service).subject.key == "web"
+    parsed_review = review.decode_request(body(operation="DELETE", object=None, oldObject=large))
+    assert review.decode_objects(parsed_review, Service).subject.key == "web"
 
 
 @pytest.mark.parametrize("name", ["uid", "name", "namespace"])
@@ -81,9 +81,9 @@ def test_names_in_the_envelope_are_bounded(name: str) -> None:
 
 def test_the_user_is_bounded() -> None:
     """A user in thousands of groups is not decoded."""
-    asked = review.decode_request(body(userInfo={"username": "x" * review.MAX_USER_INFO}))
+    parsed_review = review.decode_request(body(userInfo={"username": "x" * review.MAX_USER_INFO}))
     with pytest.raises(BadInput, match=r"request.userInfo: .* want at most 65,536"):
-        review.decode_user(asked)
+        review.decode_user(parsed_review)
 
 
 def test_many_ports_are_accepted() -> None:
@@ -123,9 +123,9 @@ def test_a_malformed_envelope_is_bad_input(data: bytes, message: str) -> None:
 )
 def test_a_malformed_object_is_bad_input_and_not_quoted(request_: dict[str, Any], message: str) -> None:
     """The message has the path of the error, not the content."""
-    asked = review.decode_request(body(**request_))
+    parsed_review = review.decode_request(body(**request_))
     with pytest.raises(BadInput, match=message):
-        review.decode_objects(asked, Service)
+        review.decode_objects(parsed_review, Service)
 
 
 def test_a_response_has_all_findings() -> None:

@@ -15,7 +15,8 @@ EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 def admits(node: Node, **spec: Any) -> bool:
     """Whether a group of *spec* has a pod on *node*."""
-    return placement_of(GroupSpec(**spec)).admits(node)
+    placement = placement_of(GroupSpec(**spec))
+    return placement.fits(node) and placement.admits(node)
 
 
 def required(*terms: dict[str, Any]) -> dict[str, Any]:
@@ -67,7 +68,7 @@ def test_cordoned_and_failing_nodes_keep_their_pods(taint: str) -> None:
 
 
 def test_a_pod_that_is_there_stays_but_where_it_is_evicted() -> None:
-    """NoSchedule evicts nobody."""
+    """NoSchedule evicts no pod."""
     placement = placement_of(GroupSpec(tolerations=[]))
     assert placement.keeps(build.node("n1", taints=["x:NoSchedule"]))
     assert not placement.keeps(build.node("n1", taints=["x:NoExecute"]))

@@ -15,7 +15,7 @@ from kavip.reconcile.enqueue import Start
 from kavip.reconcile.observed.agentstates import AgentStates
 from kavip.reconcile.observed.records import Records
 from kavip.reconcile.plan import Key, KeyKind, Plan, ReconcileOptions, StatusPatch
-from tests.reconcile.world import NOW, World, cluster
+from tests.reconcile.simulatedcluster import NOW, SimulatedCluster, cluster
 
 PATIENCE = 60.0
 
@@ -50,9 +50,9 @@ class Server:
 
     def _patched(self, write: StatusPatch) -> tuple[Any, Any]:
         before = self.caches.snapshot.services[write.key]
-        world = World(cluster(before))
-        world._patch(write)
-        return before, world.snapshot.services[write.key]
+        simulation = SimulatedCluster(cluster(before))
+        simulation._patch(write)
+        return before, simulation.snapshot.services[write.key]
 
 
 class Prober:

@@ -1,7 +1,7 @@
 """
 What made another controller give one address twice, move holders, or leave Services waiting under faults.
 
-Each was traced in its audit log; each is asked of kavip here where it would go wrong.
+Each was found in its audit log; each is reproduced here at the smallest level that shows it.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ from kavip.reconcile import enqueue
 from kavip.reconcile.plan import Key, KeyKind, ServicePlan
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Object
-from tests.controller.shop import Shop
-from tests.reconcile.world import GROUP, NOW, cluster
+from tests.controller.workerfixture import WorkerFixture
+from tests.reconcile.simulatedcluster import GROUP, NOW, cluster
 from tests.support import build
 
 SIX = "2001:db8::1"
@@ -38,21 +38,21 @@ def web(key: str = "shop/web", *, version: str = "1", **more: Any) -> Service:
 
 
 @asynccontextmanager
-async def patient(*objects: Object) -> AsyncIterator[Shop]:
+async def patient(*objects: Object) -> AsyncIterator[WorkerFixture]:
     """A worker over *objects* that retries a failed key after minutes, unless it is requeued."""
-    shop = Shop(cluster(*objects))
-    shop.queue = shop.worker._queue = WorkQueue(base=600.0, cap=600.0)
-    task = asyncio.create_task(shop.worker.run(1))
+    fixture = WorkerFixture(cluster(*objects))
+    fixture.queue = fixture.worker._queue = WorkQueue(base=600.0, cap=600.0)
+    task = asyncio.create_task(fixture.worker.run(1))
     try:
-        yield shop
+        yield fixture
     finally:
-        shop.queue.close()
+        fixture.queue.close()
         await task
 
 
-def written(shop: Shop, key: Key) -> list[ServicePlan]:
+def written(fixture: WorkerFixture, key: Key) -> list[ServicePlan]:
     """The writes for *key*."""
-    return [plan for plan in shop.writer.sent if any(write.key == key.name for write in plan.writes)]
+    return [plan for plan in fixture.writer.sent if any(write.key == key.name for write in plan.writes)]
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4))), ids=str)
@@ -77,33 +77,33 @@ def test_a_second_family_is_not_completed_with_an_address_whose_holder_comes_lat
 
 async def test_a_conflict_does_not_clear_the_expectation_of_the_write_before() -> None:
     """The first write succeeded and its response was lost. It causes the 409, and no other Service gets its address."""
-    async with patient(web(), web("shop/late"), build.group(), POOL) as shop:
-        shop.writer.answers = [Unavailable(0, "NoConnection", "reset"), Conflict(409, "Conflict", "stale")]
+    async with patient(web(), web("shop/late"), build.group(), POOL) as fixture:
+        fixture.writer.answers = [Unavailable(0, "NoConnection", "reset"), Conflict(409, "Conflict", "stale")]
         for failures in (1, 2):
-            shop.queue.add(WEB)
-            await shop.until(lambda: shop.queue.failures(WEB) == failures)  # noqa: B023 - waited for at once
-        shop.queue.add(LATE)
-        await shop.until(lambda: written(shop, LATE))
-        assert not any(plan.claims for plan in written(shop, LATE))
+            fixture.queue.add(WEB)
+            await fixture.until(lambda: fixture.queue.failures(WEB) == failures)  # noqa: B023 - waited for at once
+        fixture.queue.add(LATE)
+        await fixture.until(lambda: written(fixture, LATE))
+        assert not any(plan.claims for plan in written(fixture, LATE))
 
 
 async def test_a_stale_copy_frees_nothing() -> None:
     """The cache repeatedly shows the Service as it was before the write: the address stays in use."""
-    async with patient(web(), web("shop/late"), build.group(), POOL) as shop:
-        shop.queue.add(WEB)
-        await shop.until(lambda: written(shop, WEB))
-        shop.snapshot.put(web())  # an event that is older than the write
-        shop.queue.add(LATE)
-        await shop.until(lambda: written(shop, LATE))
-        assert not any(plan.claims for plan in written(shop, LATE))
+    async with patient(web(), web("shop/late"), build.group(), POOL) as fixture:
+        fixture.queue.add(WEB)
+        await fixture.until(lambda: written(fixture, WEB))
+        fixture.snapshot.put(web())  # an event that is older than the write
+        fixture.queue.add(LATE)
+        await fixture.until(lambda: written(fixture, LATE))
+        assert not any(plan.claims for plan in written(fixture, LATE))
 
 
 async def test_a_waiting_service_is_served_when_an_address_is_freed_and_not_after_its_back_off() -> None:
     """Its last write failed and would be retried in ten minutes, but the address is free now."""
-    async with patient(web(holds=["192.0.2.128"]), web("shop/late"), build.group(), POOL) as shop:
-        shop.writer.answers = [Unavailable(503, "Busy", "later")]
-        shop.queue.add(LATE)
-        await shop.until(lambda: shop.queue.failures(LATE) == 1)
-        shop.snapshot.drop("Service", "shop/web")
-        shop.worker.requeue_waiters()
-        await shop.until(lambda: any(plan.claims for plan in written(shop, LATE)))
+    async with patient(web(holds=["192.0.2.128"]), web("shop/late"), build.group(), POOL) as fixture:
+        fixture.writer.answers = [Unavailable(503, "Busy", "later")]
+        fixture.queue.add(LATE)
+        await fixture.until(lambda: fixture.queue.failures(LATE) == 1)
+        fixture.snapshot.drop("Service", "shop/web")
+        fixture.worker.requeue_waiters()
+        await fixture.until(lambda: any(plan.claims for plan in written(fixture, LATE)))

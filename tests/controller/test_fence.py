@@ -15,11 +15,11 @@ from kavip.kube.resources import CONFIGMAPS
 from kavip.reconcile.observed.records import Records
 from kavip.reconcile.plan import Apply, KeyKind, Plan, PodAnnotation, PodRemoval, StatusPatch, Write
 from kavip.reconcile.predicate import PendingWrites
-from tests.reconcile.world import NOW
+from tests.reconcile.simulatedcluster import NOW
 
 WRITES: tuple[Write, ...] = (
     Apply(names.CONFIG_MAP, "lb/edge", {"data": {}}, owner="uid", unseen=False),
-    PodAnnotation("lb/edge-1", "0" * 16),
+    PodAnnotation("lb/edge-1", "0" * 16, "lb/edge"),
     PodRemoval("lb/edge-1", "uid", "lb/edge"),
     StatusPatch(KeyKind.SERVICE, "shop/web", {"metadata": {"resourceVersion": "1"}, "status": {}}),
     StatusPatch(KeyKind.GROUP, "lb/edge", {"metadata": {"resourceVersion": "1"}, "status": {}}),
@@ -34,7 +34,7 @@ def fallen() -> None:
 
 
 def fenced() -> tuple[Client, AsyncMock]:
-    """A client whose transport does as the real one: it asks the guard that comes with a call."""
+    """A client with a fake transport that calls the guard of each write, as the real one does."""
     transport = AsyncMock()
 
     async def send(*_: object, guard: Callable[[], None], **__: object) -> bytes:

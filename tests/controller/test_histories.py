@@ -1,5 +1,5 @@
 """
-Random faults of caches, writes and replicas: no address has two holders, moves without cause, or stays free in vain.
+Random faults of caches, writes and replicas: no double holders, no moves without cause, no needless wait.
 """
 
 import logging

@@ -14,7 +14,7 @@ from kavip.ipam.request import read_request
 from kavip.names import Contest
 from kavip.reconcile.observed.agentstates import AgentStates, Collision, Contact, NodeState
 from kavip.snapshot import Snapshot
-from tests.reconcile.service.planning import told
+from tests.reconcile.service.planning import with_condition
 from tests.support import build
 
 GROUP = "lb/edge"
@@ -120,7 +120,7 @@ def test_contests_are_counted_when_they_begin() -> None:
 
 def test_masters_collisions_and_silent_agents_are_measured_per_group() -> None:
     """A deleted group and an ended term have no metrics."""
-    service = told(web(), names.ConditionType.ADVERTISED, "False", "SplitBrain")
+    service = with_condition(web(), names.ConditionType.ADVERTISED, "False", "SplitBrain")
     snapshot = Snapshot.from_objects([build.group(), service])
     shown_now = GroupMetrics()
     shown_now.update(snapshot, AgentStates())

@@ -153,8 +153,19 @@ def web(name: str, address: str = "") -> Service:
     return build.service(f"shop/{name}", group="lb/edge", holds=[address] if address else [])
 
 
-async def test_what_was_freed_in_sixty_seconds_of_nobody_there_cools_down() -> None:
-    """Its cool-down begins at the take-over; what somebody holds again does not cool down."""
+async def free_after_a_term(history: History) -> str:
+    """Delete ``shop/a``, which holds 192.0.2.128, after the term of a leader; return the version that it recorded."""
+    history.put(web("a", "192.0.2.128"))
+    first = Replica(history)
+    await first.lead("")
+    recorded = first.recorded()
+    await first.die()
+    history.delete("shop/a")
+    return recorded
+
+
+async def test_addresses_freed_in_sixty_seconds_without_a_leader_cool_down() -> None:
+    """Its cool-down begins at the take-over; an address with a new holder does not cool down."""
     history = History()
     for name, address in (("a", "192.0.2.128"), ("b", "192.0.2.129"), ("c", "192.0.2.130")):
         history.put(web(name, address))
@@ -170,7 +181,7 @@ async def test_what_was_freed_in_sixty_seconds_of_nobody_there_cools_down() -> N
     second = Replica(history)
     assert await second.lead(recorded) is Recovery.COMPLETE
     until = now() + timedelta(seconds=3600)
-    assert {address: who for address, (who, _) in second.cooling().items()} == {
+    assert {address: former for address, (former, _) in second.cooling().items()} == {
         "192.0.2.128": "shop/a",
         "192.0.2.129": "shop/b",
     }
@@ -181,7 +192,7 @@ async def test_what_was_freed_in_sixty_seconds_of_nobody_there_cools_down() -> N
 
 
 async def test_an_address_that_was_assigned_and_freed_since_the_recorded_version_cools_down() -> None:
-    """Neither the old list nor the new one has the Service: only the changes in between tell of it."""
+    """Neither the old list nor the new one has the Service: only the changes in between contain it."""
     history = History()
     history.put(web("a"))
     first = Replica(history)
@@ -192,7 +203,31 @@ async def test_an_address_that_was_assigned_and_freed_since_the_recorded_version
     await first.die()
     second = Replica(history)
     assert await second.lead(recorded) is Recovery.COMPLETE
-    assert [(at, who) for at, (who, _) in second.cooling().items()] == [("192.0.2.128", "shop/late")]
+    assert [(at, former) for at, (former, _) in second.cooling().items()] == [("192.0.2.128", "shop/late")]
+    await second.die()
+
+
+async def test_external_ips_that_kavip_did_not_serve_are_not_recovered() -> None:
+    """As in a term: a Service that names no group frees nothing, and hides nothing that was freed."""
+    history = History()
+    plain: dict[str, Any] = {"type": "ClusterIP", "external_ips": ["192.0.2.128", "192.0.2.129"]}
+    history.put(web("a", "192.0.2.128"))
+    history.put(build.service("shop/served", group="lb/edge", **{**plain, "external_ips": ["192.0.2.130"]}))
+    first = Replica(history)
+    await first.lead("")
+    recorded = first.recorded()
+    await first.die()
+    history.put(build.service("evil/plain", **plain))
+    history.put(build.service("evil/gone", **{**plain, "external_ips": ["192.0.2.131"]}))
+    history.delete("shop/a")
+    history.delete("shop/served")
+    history.delete("evil/gone")
+    second = Replica(history)
+    assert await second.lead(recorded) is Recovery.COMPLETE
+    assert {address: former for address, (former, _) in second.cooling().items()} == {
+        "192.0.2.128": "shop/a",
+        "192.0.2.130": "shop/served",
+    }
     await second.die()
 
 
@@ -209,22 +244,17 @@ async def test_a_stand_by_that_has_watched_asks_nothing() -> None:
     await first.die()
     history.delete("shop/a")
     await asyncio.sleep(60)
-    asked = len(history.lists)
+    listed = len(history.lists)
     assert await second.lead(recorded) is Recovery.SEEN
-    assert history.lists[asked:] == [""]
+    assert history.lists[listed:] == [""]
     assert list(second.cooling()) == ["192.0.2.128"]
     await second.die()
 
 
-async def test_after_the_history_is_compacted_the_loss_is_known() -> None:
-    """The API server answers 410: nothing is released, and the caller is told."""
+async def test_after_a_compaction_the_recovery_reports_the_loss() -> None:
+    """The API server answers 410: nothing is released, and the caller gets the error."""
     history = History()
-    history.put(web("a", "192.0.2.128"))
-    first = Replica(history)
-    await first.lead("")
-    recorded = first.recorded()
-    await first.die()
-    history.delete("shop/a")
+    recorded = await free_after_a_term(history)
     await asyncio.sleep(301)
     second = Replica(history)
     assert await second.lead(recorded) is Recovery.EXPIRED
@@ -233,14 +263,9 @@ async def test_after_the_history_is_compacted_the_loss_is_known() -> None:
 
 
 async def test_after_a_restart_of_the_api_server_the_list_still_counts() -> None:
-    """Its watches do not go back so far, but etcd has the version: what was held then is known."""
+    """Watches do not go back so far, but etcd has the version: the holders at that version can be listed."""
     history = History()
-    history.put(web("a", "192.0.2.128"))
-    first = Replica(history)
-    await first.lead("")
-    recorded = first.recorded()
-    await first.die()
-    history.delete("shop/a")
+    recorded = await free_after_a_term(history)
     history.cached_from = history.version
     history.failures = [Unavailable(0, "Refused", "connection refused")]
     second = Replica(history)
@@ -249,8 +274,8 @@ async def test_after_a_restart_of_the_api_server_the_list_still_counts() -> None
     await second.die()
 
 
-async def test_without_cool_downs_nothing_is_asked() -> None:
-    """No pool has a cool-down: the replay would cost time for nothing."""
+async def test_without_cool_downs_no_request_is_sent() -> None:
+    """No pool has a cool-down, so there is no replay."""
     history = History()
     history.put(web("a", "192.0.2.128"))
     replica = Replica(history, pool=build.pool())

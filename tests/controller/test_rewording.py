@@ -20,7 +20,7 @@ from kavip.reconcile.plan import Key, KeyKind
 from kavip.vrrp.running import running_instances
 from tests.controller.apiserver import Prober, Server, leading
 from tests.reconcile.group.settledgroup import with_pods
-from tests.reconcile.world import GROUP, NOW, World, cluster
+from tests.reconcile.simulatedcluster import GROUP, NOW, SimulatedCluster, cluster
 from tests.support import build
 
 pytestmark = pytest.mark.looptime
@@ -31,20 +31,20 @@ EDGE = Key(KeyKind.GROUP, GROUP)
 KEYS = [f"shop/s{number:02}" for number in range(COUNT)]
 
 
-def running(world: World) -> AgentStates:
+def running(simulation: SimulatedCluster) -> AgentStates:
     """The answers of two agents that run the text of the group; n1 is master of all instances."""
-    instances, states = running_instances(world.text()), {}
+    instances, states = running_instances(simulation.text()), {}
     where = {vip.address: name for name, run in instances.items() for vip in run.virtual_ips}
     for node, state in (("n1", MASTER), ("n2", BACKUP)):
         states[node] = NodeState(
-            config_hash=world.snapshot.groups[GROUP].status.config_hash,
+            config_hash=simulation.snapshot.groups[GROUP].status.config_hash,
             runs=frozenset(where),
             masters=frozenset(where) if state == MASTER else frozenset(),
             instance_of=where,
             instances=tuple(InstanceState(name, 1, 4, state, 1, "t") for name in sorted(instances)),
         )
     contacts = {node: Contact(last=1e9, since=dict.fromkeys(instances, 0.0)) for node in states}
-    return AgentStates({GROUP: states}, contacts={GROUP: contacts}, asked_from=NOW - timedelta(days=1))
+    return AgentStates({GROUP: states}, contacts={GROUP: contacts}, probed_from=NOW - timedelta(days=1))
 
 
 def reworded(service: Service) -> Service:
@@ -54,22 +54,25 @@ def reworded(service: Service) -> Service:
     return msgspec.structs.replace(service, status=msgspec.structs.replace(service.status, conditions=conditions))
 
 
-def upgraded() -> tuple[World, Caches]:
+def upgraded() -> tuple[SimulatedCluster, Caches]:
     """A settled cluster with the messages of an earlier version, and the caches of the new one."""
     services = [build.service(key, group=GROUP) for key in KEYS]
-    world = World(cluster(*services, build.group(), build.pool("edge", "192.0.2.0/24")))
-    with_pods(world)
+    simulation = SimulatedCluster(cluster(*services, build.group(), build.pool("edge", "192.0.2.0/24")))
+    with_pods(simulation)
     keys = [*(Key(KeyKind.SERVICE, key) for key in KEYS), EDGE, Key(KeyKind.POOL, "edge")]
-    world.settle(*keys)
-    world.agents = running(world)
-    world.settle(*keys)
-    assert world.condition(KEYS[0], names.ConditionType.ADVERTISED) == ("True", "Master")
+    simulation.settle(*keys)
+    simulation.agents = running(simulation)
+    simulation.settle(*keys)
+    assert simulation.condition(KEYS[0], names.ConditionType.ADVERTISED) == ("True", "Master")
     caches = Caches(cast(Client, None), owned=False)
-    caches.objects = world.objects
-    some = (world.snapshot.nodes, world.snapshot.pools, world.snapshot.groups)
-    for each in (*(obj for store in some for obj in store.values()), *map(reworded, world.snapshot.services.values())):
+    caches.objects = simulation.objects
+    some = (simulation.snapshot.nodes, simulation.snapshot.pools, simulation.snapshot.groups)
+    for each in (
+        *(obj for store in some for obj in store.values()),
+        *map(reworded, simulation.snapshot.services.values()),
+    ):
         caches._update(None, cast(Any, each))
-    return world, caches
+    return simulation, caches
 
 
 class Upgrade:
@@ -77,9 +80,9 @@ class Upgrade:
 
     def __init__(self) -> None:
         """Start without writes."""
-        self.world, self.caches = upgraded()
+        self.simulation, self.caches = upgraded()
         self.server, self.prober = Server(self.caches, seconds=SECONDS), Prober()
-        self.prober.agents = AgentStates(asked_from=NOW)
+        self.prober.agents = AgentStates(probed_from=NOW)
 
     def now(self) -> datetime:
         """The wall clock."""
@@ -90,7 +93,7 @@ class Upgrade:
         return leading(
             self.caches,
             self.server,
-            records=self.world.records,
+            records=self.simulation.records,
             prober=self.prober,
             start=lambda caches: enqueue.start(caches.snapshot),
             now=self.now,
@@ -100,7 +103,7 @@ class Upgrade:
     async def answer(self, queue: WorkQueue[Key]) -> None:
         """Let the agents answer after a second."""
         await asyncio.sleep(1.0)
-        self.prober.agents = replace(self.world.agents, asked_from=NOW)
+        self.prober.agents = replace(self.simulation.agents, probed_from=NOW)
         queue.add(EDGE)
 
     async def create(self, service: Service) -> float:
@@ -158,11 +161,11 @@ async def test_an_address_that_is_freed_meanwhile_goes_to_the_service_that_waits
 async def test_a_rewording_found_by_an_event_goes_behind() -> None:
     """An event of a Service brings its key before the others; its messages alone do not keep that place."""
     upgrade = Upgrade()
-    upgrade.prober.agents = replace(upgrade.world.agents, asked_from=NOW)
+    upgrade.prober.agents = replace(upgrade.simulation.agents, probed_from=NOW)
     async with leading(
         upgrade.caches,
         upgrade.server,
-        records=upgrade.world.records,
+        records=upgrade.simulation.records,
         prober=upgrade.prober,
         start=lambda _: enqueue.Start(tuple(Key(KeyKind.SERVICE, key) for key in KEYS), ()),
         now=upgrade.now,

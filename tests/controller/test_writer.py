@@ -27,7 +27,7 @@ from kavip.reconcile.pool import plan_pool
 from kavip.reconcile.predicate import PendingWrites, is_own_write
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Snapshot
-from tests.reconcile.world import NOW, running
+from tests.reconcile.simulatedcluster import NOW, running
 from tests.support import build
 
 pytestmark = pytest.mark.apiserver
@@ -345,7 +345,9 @@ async def test_pods_are_annotated_and_missing_ones_are_no_error(live: Live) -> N
     container = {"name": "pause", "image": "pause"}
     live.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}})
     live.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p1"}, "spec": {"containers": [container]}})
-    writes = tuple(PodAnnotation(f"{live.namespace}/{name}", "0123") for name in ("p1", "gone"))
+    writes = tuple(
+        PodAnnotation(f"{live.namespace}/{name}", "0123", f"{live.namespace}/edge") for name in ("p1", "gone")
+    )
     assert await live.writer.send(Plan(writes=writes))
     pod = await live.client.get(PODS, f"{live.namespace}/p1")
     assert pod.metadata.annotation(names.CONFIG_HASH_ANNOTATION) == "0123"

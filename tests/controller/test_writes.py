@@ -9,7 +9,7 @@ from kavip.caches import Caches
 from kavip.kube.client import Client
 from kavip.snapshot import Object
 from tests.controller.apiserver import Server, idle, leading
-from tests.reconcile.world import GROUP
+from tests.reconcile.simulatedcluster import GROUP
 from tests.support import build
 
 COUNT = 8

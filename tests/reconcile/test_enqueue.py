@@ -13,7 +13,7 @@ from kavip.api.service import ServiceStatus
 from kavip.reconcile import enqueue
 from kavip.reconcile.plan import Key, KeyKind
 from kavip.snapshot import KINDS, Object, Snapshot
-from tests.reconcile.world import GROUP, cluster
+from tests.reconcile.simulatedcluster import GROUP, cluster
 from tests.support import build
 
 WEB, EDGE, POOL = Key(KeyKind.SERVICE, "shop/web"), Key(KeyKind.GROUP, GROUP), Key(KeyKind.POOL, "edge")
@@ -155,8 +155,8 @@ def test_a_service_that_kavip_cannot_manage_enqueues_nothing() -> None:
 
 def test_a_service_with_kavips_conditions_is_enqueued() -> None:
     """Its conditions must be removed, whatever its type."""
-    told = ServiceStatus(conditions=[Condition(type=names.ConditionType.ADDRESS_ASSIGNED, status="True")])
-    old = msgspec.structs.replace(web(), status=told)
+    reported = ServiceStatus(conditions=[Condition(type=names.ConditionType.ADDRESS_ASSIGNED, status="True")])
+    old = msgspec.structs.replace(web(), status=reported)
     new = msgspec.structs.replace(old, spec=msgspec.structs.replace(old.spec, type="ClusterIP"))
     assert WEB in woken(cluster(build.group(), build.pool(), old), old, new)
     assert WEB in set(enqueue.everything(cluster(new)))
@@ -196,8 +196,13 @@ def test_a_range_that_the_cluster_uses_itself_concerns_pools_and_services() -> N
     """No pool assigns from it: a Service may be stranded, and the pool has fewer addresses."""
     everything = {Key(KeyKind.SERVICE, "shop/web"), Key(KeyKind.POOL, "edge")}
     assert woken(cluster(build.pool(), web()), None, build.service_range("192.0.2.128/30")) == everything
+
+
+def test_a_pod_range_that_overlaps_a_pool_concerns_pools() -> None:
+    """They report it. No Service is enqueued: a pod range takes no address from a pool."""
+    everything = {Key(KeyKind.SERVICE, "shop/web"), Key(KeyKind.POOL, "edge")}
     joined = build.node("n7", "10.9.0.7", pod_cidrs=["192.0.2.128/30"])
-    assert everything <= woken(cluster(build.pool(), web()), None, joined)
+    assert everything & woken(cluster(build.pool(), web()), None, joined) == {Key(KeyKind.POOL, "edge")}
     labelled = build.node("n7", "10.9.0.7", pod_cidrs=["192.0.2.128/30"], labels={"a": "b"})
     assert not everything & woken(cluster(build.pool(), web(), joined), joined, labelled)
     elsewhere = build.node("n7", "10.9.0.7", pod_cidrs=["10.244.7.0/24"])

@@ -2,7 +2,7 @@
 What forged answers of agents can do: a taken node forges its own, a router between leader and agents those of all.
 
 ``/state`` is read over plain HTTP, so nothing in it is proved. Whatever it says, it chooses neither addresses nor VRIDs
-nor objects: it can only lie about who runs what, and so choose when nodes join, leave and switch.
+nor objects: it can only report false states of nodes, and so choose when nodes join, leave and switch.
 """
 
 import json
@@ -21,7 +21,7 @@ from kavip.reconcile.observed.agentstates import BACKUP, FAULT, MASTER, Contact
 from kavip.reconcile.plan import Apply, Key, KeyKind, PodAnnotation, StatusPatch
 from kavip.vrrp.running import running_instances
 from tests.reconcile.group.settledgroup import settled, with_pods
-from tests.reconcile.world import GROUP, World, agent_states, pod, running
+from tests.reconcile.simulatedcluster import GROUP, SimulatedCluster, agent_states, pod, running
 from tests.support import build
 
 WEB, API = "shop/web", "shop/api"
@@ -73,23 +73,23 @@ def forged() -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
-def a_world(**spec: Any) -> World:
+def running_group(**spec: Any) -> SimulatedCluster:
     """A group whose two nodes run its configuration, with a Service from a pool and one with an external IP."""
     services = [
         build.service(WEB, group=GROUP, holds=[VIP]),
         build.service(API, group=GROUP, type="ClusterIP", external_ips=["192.0.2.131"]),
     ]
     group = build.group(unicast_enabled=True, **spec)
-    world = with_pods(settled(group, build.pool(), *services), pod("edge-1", "n1"), pod("edge-2", "n2"))
-    told = running(world.snapshot.groups[GROUP].status.config_hash, VIP, "192.0.2.131")
-    world.agents = agent_states(n1=told, n2=told)
-    world.settle(Key(KeyKind.GROUP, GROUP), *(Key(KeyKind.SERVICE, key) for key in (WEB, API)))
-    return world
+    simulation = with_pods(settled(group, build.pool(), *services), pod("edge-1", "n1"), pod("edge-2", "n2"))
+    reported = running(simulation.snapshot.groups[GROUP].status.config_hash, VIP, "192.0.2.131")
+    simulation.agents = agent_states(n1=reported, n2=reported)
+    simulation.settle(Key(KeyKind.GROUP, GROUP), *(Key(KeyKind.SERVICE, key) for key in (WEB, API)))
+    return simulation
 
 
-def fill(found: Any, world: World) -> bytes:
+def fill(found: Any, simulation: SimulatedCluster) -> bytes:
     """The forged answer as bytes, with the digests that the leader waits for."""
-    status, data = world.snapshot.groups[GROUP].status, world.objects.configmaps[GROUP].data or {}
+    status, data = simulation.snapshot.groups[GROUP].status, simulation.objects.configmaps[GROUP].data or {}
     following = msgspec.json.decode(data[names.AGENT_KEY]).get("nextHash", "")
     text = json.dumps({**found, "prepared": following if found["prepared"] == "next" else found["prepared"]})
     return text.replace('"current"', json.dumps(status.config_hash)).encode()
@@ -104,43 +104,44 @@ def fill(found: Any, world: World) -> bytes:
 @given(data=st.data())
 def test_forged_answers_choose_no_address_and_no_object(edit: dict[str, Any], data: st.DataObject) -> None:
     """Settled, and while a switch waits for the nodes: the texts have the addresses and VRIDs of the objects."""
-    world = a_world()
-    group = world.snapshot.groups[GROUP]
+    simulation = running_group()
+    group = simulation.snapshot.groups[GROUP]
     spec = msgspec.convert({**msgspec.to_builtins(group.spec), **edit}, type(group.spec), strict=False)
-    before = instances_of(world)
-    daemonset = world.objects.daemonsets[GROUP]
-    world.snapshot.put(msgspec.structs.replace(group, spec=spec))
-    claims = {key: world.snapshot.ledger.held(key) for key in (WEB, API)}
+    before = instances_of(simulation)
+    daemonset = simulation.objects.daemonsets[GROUP]
+    simulation.snapshot.put(msgspec.structs.replace(group, spec=spec))
+    claims = {key: simulation.snapshot.ledger.held(key) for key in (WEB, API)}
     for _ in range(3):
-        answers = {node: decode_state(fill(data.draw(forged()), world)) for node in ("n1", "n2")}
-        world.agents = agent_states(**{node: node_state(each) for node, each in answers.items()})
-        world.agents = world.agents.with_contact(GROUP, "n1", contact=Contact(last=0.0))
-        plan = world.group()
+        answers = {node: decode_state(fill(data.draw(forged()), simulation)) for node in ("n1", "n2")}
+        simulation.agents = agent_states(**{node: node_state(each) for node, each in answers.items()})
+        simulation.agents = simulation.agents.with_contact(GROUP, "n1", contact=Contact(last=0.0))
+        plan = simulation.group()
         kinds = {type(each) for each in plan.writes}
         assert kinds <= {Apply, PodAnnotation, StatusPatch}
         assert {each.kind for each in plan.writes if isinstance(each, Apply)} <= {names.CONFIG_MAP, names.DAEMON_SET}
         assert {each.key for each in plan.writes if isinstance(each, Apply)} <= {GROUP}
         for key in (WEB, API):
-            written = world.service(key)
+            written = simulation.service(key)
             assert written.claims is None
             assert all(
                 "loadBalancer" not in each.body["status"] for each in written.writes if isinstance(each, StatusPatch)
             )
-        world.later(30)
-    assert addresses(instances_of(world)) == addresses(before)
+        simulation.later(30)
+    assert addresses(instances_of(simulation)) == addresses(before)
     if not edit:
-        assert instances_of(world) == before
-        assert world.objects.daemonsets[GROUP] == daemonset
-    assert claims == {key: world.snapshot.ledger.held(key) for key in (WEB, API)}
-    group = world.snapshot.groups[GROUP]
-    told = [*(group.status.conditions or ()), *(world.snapshot.services[WEB].status.conditions or ())]
-    assert max(len(each.message) for each in told) <= LONGEST_MESSAGE
+        assert instances_of(simulation) == before
+        assert simulation.objects.daemonsets[GROUP] == daemonset
+    assert claims == {key: simulation.snapshot.ledger.held(key) for key in (WEB, API)}
+    group = simulation.snapshot.groups[GROUP]
+    reported = [*(group.status.conditions or ()), *(simulation.snapshot.services[WEB].status.conditions or ())]
+    assert max(len(each.message) for each in reported) <= LONGEST_MESSAGE
+    assert all(each.message.isprintable() for each in reported)
     assert len(msgspec.json.encode(group.status)) <= 16 * LONGEST_MESSAGE
 
 
-def instances_of(world: World) -> dict[str, Any]:
+def instances_of(simulation: SimulatedCluster) -> dict[str, Any]:
     """The identities and VIPs of the instances in the published text."""
-    return {name: (each.identity, each.virtual_ips) for name, each in running_instances(world.text()).items()}
+    return {name: (each.identity, each.virtual_ips) for name, each in running_instances(simulation.text()).items()}
 
 
 def addresses(instances: dict[str, Any]) -> set[Any]:

@@ -13,7 +13,7 @@ from kavip.reconcile.plan import KeyKind, Notice, PoolPlan, StatusPatch
 from kavip.reconcile.pool import plan_pool
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Object
-from tests.reconcile.world import GROUP, NOW, World, body_of, cluster
+from tests.reconcile.simulatedcluster import GROUP, NOW, SimulatedCluster, body_of, cluster
 from tests.support import build
 
 
@@ -42,12 +42,12 @@ def test_a_pool_without_assignable_addresses_names_the_cause() -> None:
 
 def test_a_plan_applied_to_its_own_result_is_empty() -> None:
     """Nothing is written while nothing changes."""
-    world = World(cluster(build.pool()))
-    (write,) = world.pool("edge").writes
+    simulation = SimulatedCluster(cluster(build.pool()))
+    (write,) = simulation.pool("edge").writes
     assert isinstance(write, StatusPatch) and write.kind == KeyKind.POOL
-    assert not world.pool("edge").writes
-    world.snapshot.put(build.service("shop/web", group=GROUP, holds=["192.0.2.129"]))
-    assert body_of(world.pool("edge")) == {"ipv4": {"assigned": 1, "available": 15}}
+    assert not simulation.pool("edge").writes
+    simulation.snapshot.put(build.service("shop/web", group=GROUP, holds=["192.0.2.129"]))
+    assert body_of(simulation.pool("edge")) == {"ipv4": {"assigned": 1, "available": 15}}
 
 
 @pytest.mark.parametrize(
@@ -119,9 +119,9 @@ def test_conditions(pool: Object, accepted: tuple[str, str], ready: tuple[str, s
             ),
             "Accepted",
             (
-                "in force: 10 IPv4 addresses to give; it never gives 192.0.2.130 (the API server), the cluster's "
-                "Service range 192.0.2.128/31 (ServiceCIDR kubernetes), the pod range 192.0.2.132/30 of Node n9: list "
-                "these in spec.exclude"
+                "in force: 14 IPv4 addresses to give; it never gives 192.0.2.130 (the API server), the cluster's "
+                "Service range 192.0.2.128/31 (ServiceCIDR kubernetes): list these in spec.exclude; it overlaps the "
+                "pod range 192.0.2.132/30 of Node n9: list this in spec.exclude if pods have the addresses"
             ),
         ),
         (
@@ -129,6 +129,7 @@ def test_conditions(pool: Object, accepted: tuple[str, str], ready: tuple[str, s
             (
                 build.endpoints("default/kubernetes", addresses=["192.0.2.130"]),
                 build.service_range("192.0.2.128/31"),
+                build.node("n9", "10.0.0.1", pod_cidrs=["192.0.2.128/30"]),
             ),
             "Accepted",
             "in force: 12 IPv4 addresses to give",
@@ -150,10 +151,21 @@ def test_a_stored_pool_with_an_address_of_the_api_server_warns_once_and_serves_o
     assert [(event.reason, event.warning) for event in plan.events] == [("Accepted", True)]
     assert "192.0.2.130 (the API server)" in plan.events[0].message
     assert snapshot.ledger.usage("edge")[4].available == 15
-    told = [Condition(**each) for each in _stored(body_of(plan)["conditions"])]
-    stored = msgspec.structs.replace(build.pool(), status=PoolStatus(conditions=told))
+    reported = [Condition(**each) for each in _stored(body_of(plan)["conditions"])]
+    stored = msgspec.structs.replace(build.pool(), status=PoolStatus(conditions=reported))
     snapshot.put(stored)
     assert plan_pool(snapshot, "edge", now=NOW).events == ()
+
+
+def test_a_pod_range_that_a_node_claims_later_is_one_event() -> None:
+    """The pool keeps all its addresses; the condition and the Event name the Node."""
+    simulation = SimulatedCluster(cluster(build.pool()))
+    assert simulation.pool("edge").events == ()
+    simulation.snapshot.put(build.node("n9", "10.0.0.1", pod_cidrs=["192.0.2.128/25"]))
+    (event,) = simulation.pool("edge").events
+    assert event.warning and "it overlaps the pod range 192.0.2.128/25 of Node n9" in event.message
+    assert simulation.pool("edge").events == ()
+    assert simulation.snapshot.ledger.usage("edge")[4].available == 16
 
 
 def _stored(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -164,14 +176,14 @@ def _stored(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def test_a_pool_makes_one_event_for_each_change_of_reason() -> None:
     """None while it is well from the start, none twice, one when it is full, and one when it is no longer."""
-    world = World(cluster(build.pool("edge", "192.0.2.128")))
-    assert world.pool("edge").events == ()
-    world.snapshot.put(build.service("shop/web", group=GROUP, holds=["192.0.2.128"]))
+    simulation = SimulatedCluster(cluster(build.pool("edge", "192.0.2.128")))
+    assert simulation.pool("edge").events == ()
+    simulation.snapshot.put(build.service("shop/web", group=GROUP, holds=["192.0.2.128"]))
     full = "full: 1 of 1 assigned; free an address or add some to spec.addresses"
-    assert world.pool("edge").events == (Notice("Exhausted", full, warning=True),)
-    assert world.pool("edge").events == ()
-    world.snapshot.drop("Service", "shop/web")
-    assert world.pool("edge").events == (Notice("Ready", "IPv4 addresses are free", warning=False),)
+    assert simulation.pool("edge").events == (Notice("Exhausted", full, warning=True),)
+    assert simulation.pool("edge").events == ()
+    simulation.snapshot.drop("Service", "shop/web")
+    assert simulation.pool("edge").events == (Notice("Ready", "IPv4 addresses are free", warning=False),)
     late = cluster(build.pool("old"), build.pool("edge", created="2026-02-01T00:00:00Z"))
     assert [notice.reason for notice in plan_pool(late, "edge", now=NOW).events] == ["Overlap"]
 
@@ -199,44 +211,46 @@ RESTING = build.pool("edge", "192.0.2.128/30", cooldown_seconds=60)
 FREED = {"address": "192.0.2.129", "service": "shop/web", "until": "2026-03-01T12:01:00Z"}
 
 
-def freed(*objects: Object) -> World:
-    """A world whose leader has just seen the deletion of ``shop/web``, which freed its address."""
-    world = World(cluster(RESTING, build.service("shop/web", group=GROUP, holds=["192.0.2.129"]), *objects))
-    world.snapshot.ledger.cooldown.lead(NOW)
-    world.pool("edge")
-    world.snapshot.drop(names.SERVICE, "shop/web")
-    world.snapshot.ledger.cooldown.start(NOW)
-    return world
+def freed(*objects: Object) -> SimulatedCluster:
+    """A cluster whose leader has just observed the deletion of ``shop/web``, which freed its address."""
+    simulation = SimulatedCluster(
+        cluster(RESTING, build.service("shop/web", group=GROUP, holds=["192.0.2.129"]), *objects)
+    )
+    simulation.snapshot.ledger.cooldown.lead(NOW)
+    simulation.pool("edge")
+    simulation.snapshot.drop(names.SERVICE, "shop/web")
+    simulation.snapshot.ledger.cooldown.start(NOW)
+    return simulation
 
 
 def test_a_cool_down_is_in_status_until_its_end() -> None:
     """It is written at once, and removed in one write when the pool is requeued at its end."""
-    world = freed()
-    plan = world.pool("edge")
+    simulation = freed()
+    plan = simulation.pool("edge")
     assert body_of(plan) == {"cooling": [FREED], "ipv4": {"assigned": 0}}
     assert plan.requeue_after == 60
-    assert world.pool("edge") == PoolPlan(requeue_after=60)
-    world.later(60)
-    world.snapshot.ledger.cooldown.expire(world.now)
-    assert body_of(world.pool("edge")) == {"cooling": None, "ipv4": {"available": 4}}
-    assert world.pool("edge") == PoolPlan()
+    assert simulation.pool("edge") == PoolPlan(requeue_after=60)
+    simulation.later(60)
+    simulation.snapshot.ledger.cooldown.expire(simulation.now)
+    assert body_of(simulation.pool("edge")) == {"cooling": None, "ipv4": {"available": 4}}
+    assert simulation.pool("edge") == PoolPlan()
 
 
 def test_cool_downs_written_by_another_client_are_corrected() -> None:
-    """The leader knows the cool-downs, and ignores those in status."""
-    world = freed()
-    world.pool("edge")
-    pool = world.snapshot.pools["edge"]
+    """The leader has the cool-downs in its ledger, and ignores those in status."""
+    simulation = freed()
+    simulation.pool("edge")
+    pool = simulation.snapshot.pools["edge"]
     bad = [Cooling(address="nonsense", service="", until=""), Cooling(**{**FREED, "until": "9999-12-31T23:59:59Z"})]
-    world.snapshot.put(msgspec.structs.replace(pool, status=msgspec.structs.replace(pool.status, cooling=bad)))
-    assert body_of(world.pool("edge")) == {"cooling": [FREED]}
+    simulation.snapshot.put(msgspec.structs.replace(pool, status=msgspec.structs.replace(pool.status, cooling=bad)))
+    assert body_of(simulation.pool("edge")) == {"cooling": [FREED]}
 
 
 def test_the_next_leader_reads_cool_downs_from_status() -> None:
     """A restart changes nothing: the address stays reserved for the same Service."""
-    world = freed()
-    world.pool("edge")
-    reader = cluster(*world.snapshot.pools.values(), build.group(), build.service("shop/web", group=GROUP))
+    simulation = freed()
+    simulation.pool("edge")
+    reader = cluster(*simulation.snapshot.pools.values(), build.group(), build.service("shop/web", group=GROUP))
     reader.ledger.cooldown.lead(NOW)
     assert plan_pool(reader, "edge", now=NOW) == PoolPlan(requeue_after=60)
     assert plan_service(reader, "shop/web", now=NOW).claims == (parse_address("192.0.2.129"),)
@@ -246,12 +260,12 @@ def test_the_next_leader_reads_cool_downs_from_status() -> None:
 
 def test_an_own_status_write_does_not_parse_the_pools_again() -> None:
     """The event changes nothing that decisions read."""
-    world = freed()
-    before = world.snapshot.parsed_pools
-    world.pool("edge")
-    assert world.snapshot.parsed_pools is before
-    world.snapshot.put(build.pool("edge", "192.0.2.128/31", cooldown_seconds=60))
-    assert world.snapshot.parsed_pools is not before
+    simulation = freed()
+    before = simulation.snapshot.parsed_pools
+    simulation.pool("edge")
+    assert simulation.snapshot.parsed_pools is before
+    simulation.snapshot.put(build.pool("edge", "192.0.2.128/31", cooldown_seconds=60))
+    assert simulation.snapshot.parsed_pools is not before
 
 
 def test_a_deleted_pool_is_not_written() -> None:

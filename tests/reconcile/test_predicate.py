@@ -12,22 +12,22 @@ from kavip.kube.client import Client
 from kavip.reconcile import enqueue
 from kavip.reconcile.plan import Key, KeyKind, StatusPatch
 from kavip.reconcile.predicate import is_own_write
-from tests.reconcile.world import GROUP, World, cluster
+from tests.reconcile.simulatedcluster import GROUP, SimulatedCluster, cluster
 from tests.support import build
 
 WEB, EDGE, POOL = Key(KeyKind.SERVICE, "shop/web"), Key(KeyKind.GROUP, GROUP), Key(KeyKind.POOL, "edge")
 THEIRS = Condition(type="example.com/Told", status="True", reason="Theirs")
 
 
-def written(**more: Any) -> tuple[World, StatusPatch, Service, Service]:
+def written(**more: Any) -> tuple[SimulatedCluster, StatusPatch, Service, Service]:
     """A Service, the first status write of its plan, and what an API server makes of it."""
     service = build.service("shop/web", group=GROUP, **more)
     status = msgspec.structs.replace(service.status, conditions=[THEIRS, *(service.status.conditions or ())])
     before = msgspec.structs.replace(service, status=status)
-    world = World(cluster(build.group(), build.pool(), before))
-    (sent,) = world.service("shop/web").writes
+    simulation = SimulatedCluster(cluster(build.group(), build.pool(), before))
+    (sent,) = simulation.service("shop/web").writes
     assert isinstance(sent, StatusPatch)
-    return world, sent, before, world.snapshot.services["shop/web"]
+    return simulation, sent, before, simulation.snapshot.services["shop/web"]
 
 
 def touched(service: Service, **changes: Any) -> Service:
@@ -44,12 +44,12 @@ def test_an_own_write_is_recognised() -> None:
 
 def test_an_own_write_of_conditions_is_recognised() -> None:
     """A later change of a condition does not change the address."""
-    world, _, _, before = written()
-    world.snapshot.drop("KeepalivedGroup", GROUP)
-    (sent,) = world.service("shop/web").writes
+    simulation, _, _, before = written()
+    simulation.snapshot.drop("KeepalivedGroup", GROUP)
+    (sent,) = simulation.service("shop/web").writes
     assert isinstance(sent, StatusPatch)
     assert "loadBalancer" not in sent.body["status"]
-    assert is_own_write(sent, before, world.snapshot.services["shop/web"])
+    assert is_own_write(sent, before, simulation.snapshot.services["shop/web"])
 
 
 def other_address(service: Service) -> Service:
@@ -90,9 +90,9 @@ def test_a_write_based_on_another_version_is_no_own_write() -> None:
 
 def test_an_own_write_enqueues_group_and_pool_and_not_its_service() -> None:
     """The VIP goes into the text and is counted; nothing is left to decide for the Service."""
-    world, sent, before, after = written()
-    assert set(enqueue.of(world.snapshot, before, after, sent=sent)) == {EDGE, POOL}
-    assert set(enqueue.of(world.snapshot, before, after)) == {WEB, EDGE, POOL}
+    simulation, sent, before, after = written()
+    assert set(enqueue.of(simulation.snapshot, before, after, sent=sent)) == {EDGE, POOL}
+    assert set(enqueue.of(simulation.snapshot, before, after)) == {WEB, EDGE, POOL}
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kavip.api.group import Instances
 from kavip.api.service import Service
 from kavip.reconcile.plan import Key, KeyKind
-from tests.reconcile.world import GROUP, World, agent_states, cluster, running
+from tests.reconcile.simulatedcluster import GROUP, SimulatedCluster, agent_states, cluster, running
 from tests.support import build
 
 _FAMILIES = (("IPv4",), ("IPv6",), ("IPv4", "IPv6"), ("IPv6", "IPv4"))
@@ -40,11 +40,11 @@ def services(draw: st.DrawFn) -> list[Service]:
     return result
 
 
-def world_of(found: list[Service], *, shared: bool) -> World:
+def simulation_of(found: list[Service], *, shared: bool) -> SimulatedCluster:
     """The Services in a cluster with one group and one small pool."""
     instances = Instances(mode="Shared", count=3) if shared else Instances()
     pool = build.pool("edge", "192.0.2.128/30", "2001:db8::/126")
-    return World(cluster(*found, build.group(instances=instances), pool, nodes=3))
+    return SimulatedCluster(cluster(*found, build.group(instances=instances), pool, nodes=3))
 
 
 @pytest.mark.slow
@@ -54,16 +54,16 @@ def test_plans_come_to_rest_and_no_address_has_two_holders(
     found: list[Service], shared: bool, luck: random.Random
 ) -> None:
     """In any order of work, every plan becomes empty, and each address of the pool has one holder."""
-    world = world_of(found, shared=shared)
+    simulation = simulation_of(found, shared=shared)
     keys = [Key(KeyKind.SERVICE, service.key) for service in found] + [
         Key(KeyKind.GROUP, GROUP),
         Key(KeyKind.POOL, "edge"),
     ]
     luck.shuffle(keys)
-    world.settle(*keys)
-    held = Counter(str(each) for service in world.snapshot.services.values() for each in service.ingress_addresses)
+    simulation.settle(*keys)
+    held = Counter(str(each) for service in simulation.snapshot.services.values() for each in service.ingress_addresses)
     assert not [address for address, count in held.items() if count > 1]
-    lines = [line.strip() for line in world.text().splitlines() if " dev " in line]
+    lines = [line.strip() for line in simulation.text().splitlines() if " dev " in line]
     assert len({line.split("/")[0] for line in lines}) == len(lines), "an address is in two instances"
     for address in held:
         assert any(line.startswith(f"{address}/") for line in lines)
@@ -74,15 +74,15 @@ def test_plans_come_to_rest_and_no_address_has_two_holders(
 @given(services(), st.booleans())
 def test_services_are_programmed_exactly_when_their_vips_run(found: list[Service], shared: bool) -> None:
     """If every node runs every VIP of the text, no Service with a VIP is pending."""
-    world = world_of(found, shared=shared)
+    simulation = simulation_of(found, shared=shared)
     keys = [Key(KeyKind.SERVICE, service.key) for service in found] + [Key(KeyKind.GROUP, GROUP)]
-    world.settle(*keys)
-    vips = [line.strip().split("/")[0] for line in world.text().splitlines() if " dev " in line]
-    config_hash = world.snapshot.groups[GROUP].status.config_hash
-    world.agents = agent_states(**{f"n{number}": running(config_hash, *vips) for number in (1, 2, 3)})
-    world.settle(*keys)
-    for service in world.snapshot.services.values():
-        status, _ = world.condition(service.key, "kavip.io/Programmed") or ("", "")
+    simulation.settle(*keys)
+    vips = [line.strip().split("/")[0] for line in simulation.text().splitlines() if " dev " in line]
+    config_hash = simulation.snapshot.groups[GROUP].status.config_hash
+    simulation.agents = agent_states(**{f"n{number}": running(config_hash, *vips) for number in (1, 2, 3)})
+    simulation.settle(*keys)
+    for service in simulation.snapshot.services.values():
+        status, _ = simulation.condition(service.key, "kavip.io/Programmed") or ("", "")
         assert status == ("True" if service.virtual_ips else "False")
 
 
@@ -90,16 +90,16 @@ def test_services_are_programmed_exactly_when_their_vips_run(found: list[Service
 @given(services(), st.lists(st.integers(0, 5), min_size=1, max_size=8))
 def test_vrids_stay_through_comings_and_goings(found: list[Service], steps: list[int]) -> None:
     """A Service keeps its VRID while other Services are created and deleted."""
-    world = World(cluster(build.group(), nodes=2))
+    simulation = SimulatedCluster(cluster(build.group(), nodes=2))
     history = []
     for step in steps:
         service = found[step % len(found)]
-        if service.key in world.snapshot.services:
-            world.snapshot.drop("Service", service.key)
+        if service.key in simulation.snapshot.services:
+            simulation.snapshot.drop("Service", service.key)
         else:
-            world.snapshot.put(service)
-        world.settle(Key(KeyKind.GROUP, GROUP))
-        history.append(dict(world.snapshot.groups[GROUP].status.router_ids or {}))
+            simulation.snapshot.put(service)
+        simulation.settle(Key(KeyKind.GROUP, GROUP))
+        history.append(dict(simulation.snapshot.groups[GROUP].status.router_ids or {}))
     for before, after in pairwise(history):
         stayed = before.keys() & after.keys()
         assert {key: before[key] for key in stayed} == {key: after[key] for key in stayed}

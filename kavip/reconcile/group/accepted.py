@@ -20,8 +20,9 @@ def accepted(
     configuration: Refusal | None,
     objects: Refusal | None,
     monitoring: Refusal | None,
+    pods: Refusal | None = None,
 ) -> ConditionState:
-    """The verdict, by the problems of the *configuration*, of the *objects*, and of those for Prometheus."""
+    """The verdict, by the problems of the *configuration*, of the *objects*, of those for Prometheus, and of *pods*."""
     if len(group.metadata.name) > LONGEST_NAME:
         return ConditionState("False", Reason.INVALID, f"metadata.name: want at most {LONGEST_NAME} characters")
     if finding := summary(check_group(group)) or configuration:
@@ -32,6 +33,9 @@ def accepted(
     if group.is_default and default is not None and default.key != group.key:
         message = f"{default.key} is the default group already: remove the label {names.DEFAULT_GROUP_LABEL}"
         return ConditionState("False", Reason.DUPLICATE_DEFAULT, message)
+    if pods is not None:
+        message = f"the group is served, but its pods read changes up to two minutes late: {pods.message}"
+        return ConditionState("True", Reason.ACCEPTED, message)
     if monitoring is None:
         return ConditionState("True", Reason.ACCEPTED, "the group is served")
     if monitoring.reason == Reason.INVALID:  # rejected: without the right to create them, for example

@@ -49,13 +49,18 @@ class GroupConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationBuilder:
-    """Builds the configuration of *group* for the nodes *peers*, which now run the instances *running*."""
+    """
+    Builds the configuration of *group* for the nodes *peers*, which now run the instances *running*.
+
+    *away*: the nodes that are dead.
+    """
 
     snapshot: Snapshot
     group: KeepalivedGroup
     peers: tuple[Peer, ...]
     running: Mapping[str, RunningInstance]
     coexistence: Coexistence
+    away: frozenset[str] = frozenset()
 
     def build(self, members: Shards, router_ids: RouterIDs) -> GroupConfiguration:
         """The configuration with *members*."""
@@ -117,7 +122,9 @@ class ConfigurationBuilder:
 
     def _model(self, members: Iterable[Member], router_ids: Mapping[str, int], memory: Memory) -> Model:
         anchors = {name: each.identity.anchor.address for name, each in self.running.items()}
-        model = instances.model_of(self.group, members, self.peers, router_ids, anchors=anchors, memory=memory)
+        model = instances.model_of(
+            self.group, members, self.peers, router_ids, anchors=anchors, away=self.away, memory=memory
+        )
         return self.coexistence.adapt(model, self.peers)
 
 

@@ -12,6 +12,7 @@ from kavip.api.cluster import Node
 from kavip.api.group import GroupStatus, KeepalivedGroup
 from kavip.api.refusal import Refusal
 from kavip.names import ConditionType
+from kavip.reconcile.group.away import away_nodes
 from kavip.reconcile.group.configuration import ConfigurationBuilder, GroupConfiguration
 from kavip.reconcile.group.existing import Existing
 from kavip.reconcile.group.localpolicy import local_tracks
@@ -22,7 +23,8 @@ from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import GroupReservation, ReconcileOptions
 from kavip.reconcile.rollout.peers import is_final, next_peers, rollout_status
 from kavip.snapshot import Snapshot
-from kavip.vrrp import instances
+from kavip.vrrp import keys
+from kavip.vrrp.priorities import seed_of
 from kavip.vrrp.running import running_instances
 from kavip.vrrp.sharding import Shards
 
@@ -82,13 +84,16 @@ def desired_of(
     router_ids = assign_router_ids(
         snapshot, group, observed, members=members, running=running, others=others, coexistence=coexistence
     )
+    members = keys.keep_shared(group, members, router_ids.assigned)
     port = port_of(snapshot, group, reserved=observed.records.reserved, first=options.agent_port)
     nodes = snapshot.group_nodes(group)
     status = rollout_status(snapshot, group, observed, running=existing.running, now=now)
     leaving = _leaving_nodes(snapshot, group, nodes, pods=status.pods)
-    seeds = [instances.seed_of(group.key, key) for key in router_ids.persisted]
+    seeds = [seed_of(group.key, key) for key in router_ids.persisted]
     peers = next_peers((*nodes, *leaving), status, seeds=seeds)
-    configuration = ConfigurationBuilder(snapshot, group, peers, running, coexistence).build(members, router_ids)
+    away = away_nodes(snapshot, group, observed.agents, existing.running)
+    builder = ConfigurationBuilder(snapshot, group, peers, running, coexistence, away)
+    configuration = builder.build(members, router_ids)
     return Desired(
         members=members,
         excluded={**configuration.excluded, **withheld},
@@ -138,5 +143,5 @@ def _is_port_persisted(group: KeepalivedGroup, port: int) -> bool:
 
 
 def _is_pruned(status: GroupStatus) -> bool:
-    """Whether the CRD is keepalived-operator's, which drops every status field that it does not know."""
+    """Whether the CRD is keepalived-operator's, which drops every status field that its schema lacks."""
     return conditions.find(status.conditions, ConditionType.PROGRAMMED) is not None and not status.observed_generation

@@ -17,14 +17,12 @@ from kavip.names import Reason
 from kavip.reconcile.group.manifests import PROMETHEUS_ACCESS
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.observed.ownership import OLD_OPERATOR, OwnerConflict, owner_conflict
+from kavip.reconcile.observed.records import RECHECK
 from kavip.reconcile.rollout.configmap import PublishedRevisions, Revision, read_published, settings_of
 from kavip.reconcile.takeover.progress import Takeover, takeover_of
 from kavip.reconcile.takeover.replacement import with_leaders
 from kavip.reconcile.text import few
 from kavip.snapshot import Snapshot
-
-RECHECK: Final = 60.0
-"""Seconds after which a foreign object, or a body that the API server rejected, is tried again."""
 
 NEEDED: Final = (names.CONFIG_MAP, names.DAEMON_SET)
 

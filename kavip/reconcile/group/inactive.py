@@ -11,13 +11,12 @@ from typing import Final
 
 import msgspec
 
+from kavip import names
 from kavip.api import conditions
-from kavip.api.cluster import Pod
 from kavip.api.group import KeepalivedGroup
 from kavip.names import ConditionType, Reason
 from kavip.reconcile.observed.operator import WritesBlocked
 from kavip.reconcile.plan import ConditionState, GroupPlan, KeyKind, Notice, StatusPatch, timestamp
-from kavip.reconcile.text import few
 from kavip.snapshot import Snapshot
 
 _OTHERS: Final = (ConditionType.PROGRAMMED, ConditionType.READY)
@@ -31,14 +30,14 @@ def plan_while_operator_runs(snapshot: Snapshot, key: str, blocked: WritesBlocke
     return _plan(group, blocked.accepted, [ConditionType.ACCEPTED], now=now)
 
 
-def plan_outside(snapshot: Snapshot, group: KeepalivedGroup, pods: Iterable[Pod], *, now: datetime) -> GroupPlan:
+def plan_outside(snapshot: Snapshot, group: KeepalivedGroup, *, now: datetime) -> GroupPlan:
     """
-    The plan of a group in a namespace that ``group_namespaces`` leaves out.
+    The plan of a group in a namespace that ``group_namespaces`` leaves out; kavip does not watch its pods.
 
     Every condition that kavip wrote while it served the group gets the new verdict: the old ones would never change.
     """
     stale = [kind for kind in _OTHERS if conditions.find(group.status.conditions, kind)]
-    return _plan(group, _outside(snapshot, group, pods), [ConditionType.ACCEPTED, *stale], now=now)
+    return _plan(group, _outside(snapshot, group), [ConditionType.ACCEPTED, *stale], now=now)
 
 
 def accepted_events(group: KeepalivedGroup, accepted: ConditionState) -> tuple[Notice, ...]:
@@ -64,13 +63,13 @@ def _plan(
     return GroupPlan(writes=(StatusPatch(KeyKind.GROUP, group.key, body),), events=accepted_events(group, verdict))
 
 
-def _outside(snapshot: Snapshot, group: KeepalivedGroup, pods: Iterable[Pod]) -> ConditionState:
-    served = ", ".join(sorted(snapshot.group_namespaces))
-    namespace, nodes = group.metadata.namespace, sorted({pod.spec.node_name for pod in pods if pod.spec.node_name})
+def _outside(snapshot: Snapshot, group: KeepalivedGroup) -> ConditionState:
+    served, namespace = ", ".join(sorted(snapshot.group_namespaces)), group.metadata.namespace
     message = f"kavip serves groups only in namespace {served} (chart value groupNamespaces): create the group there"
-    if nodes:
+    if group.status.nodes and group.status.nodes.desired:  # as it was when kavip served the group
         message += (
-            f" and delete this one, or add {namespace} to the value; until then its pods on {few(nodes)} keep VIPs "
-            "that kavip may assign to other Services"
+            f" and delete this one, or add {namespace} to the value; until then its pods keep VIPs that kavip may "
+            f"assign to other Services: kubectl get pods --namespace {namespace} --output wide --selector "
+            f"{names.GROUP_LABEL}={group.metadata.name}"
         )
     return ConditionState("False", Reason.INVALID, f"metadata.namespace {namespace}: {message}")

@@ -1,7 +1,7 @@
 """
 The objects of one group as data, for server-side apply: ConfigMap, DaemonSet, and the objects for Prometheus.
 
-Every value from a user stays a string if Kubernetes wants one; no value is ever inserted into text. A field that is
+Every value from a user stays a string if Kubernetes requires one; no value is ever inserted into text. A field that is
 absent from the group is absent here too, so that server-side apply removes it.
 """
 

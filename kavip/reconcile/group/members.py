@@ -1,7 +1,8 @@
 """
 The members of a group: its Services, each with the VIPs that may run in this group.
 
-A VIP runs in one group only: in two it would be on two nodes at once.
+A VIP runs in one group only: in two it would be on two nodes at once. A Service with policy ``Local`` whose VIPs are
+spread also has the nodes of its endpoints.
 """
 
 from dataclasses import replace
@@ -28,7 +29,11 @@ def members_of(snapshot: Snapshot, group: KeepalivedGroup) -> Shards:
     made = snapshot.derived(group.key, group.spec, make, lambda key: shard_of(key, count))
     sharers: dict[Address, Sharers] = {}  # once for each address, however many Services share it
     members = Shards(group.key, count, made, snapshot.memory(group.key))
-    return members.map(lambda each: _without_foreign(snapshot, group.key, each, sharers), snapshot.ledger.disputing())
+    members = members.map(
+        lambda each: _without_foreign(snapshot, group.key, each, sharers), snapshot.ledger.disputing()
+    )
+    spread = {each.key for each in members.own if each.local and each.spread}
+    return members.map(lambda each: replace(each, endpoints=snapshot.endpoint_nodes(each.key)), spread)
 
 
 def _without_foreign(snapshot: Snapshot, group: str, member: Member, sharers: dict[Address, Sharers]) -> Member:

@@ -21,28 +21,29 @@ from kavip.api.workload import ConfigMap, Role, RoleBinding, controller_of
 from kavip.names import Reason
 from kavip.reconcile.group import manifests
 from kavip.reconcile.group.desired import Desired
-from kavip.reconcile.group.existing import RECHECK, Existing, find_conflict
+from kavip.reconcile.group.existing import Existing, find_conflict
 from kavip.reconcile.group.manifests import Manifest, digest
 from kavip.reconcile.observed.agentstates import NodeState
 from kavip.reconcile.observed.observed import Observed
-from kavip.reconcile.observed.ownership import Made
+from kavip.reconcile.observed.ownership import GroupObject
+from kavip.reconcile.observed.records import RECHECK
 from kavip.reconcile.plan import Apply, PodAnnotation, ReconcileOptions
 from kavip.reconcile.rollout.configmap import PublishedRevisions
 from kavip.reconcile.takeover.progress import is_old
 from kavip.vrrp.groupspec import check_group
 
 LONGEST_NAME: Final = 63  # the name becomes the value of a label
-NUDGE: Final = 10.0
+PASSWORD_RECHECK: Final = 10.0
 """
 Seconds after which pods without a usable password are annotated again, so that kubelet refreshes the mounted Secret. By
-itself it takes more than a minute. kavip cannot read Secrets, so it cannot know when the password is there.
+itself it takes more than a minute. kavip cannot read Secrets, so it cannot observe that the password exists.
 """
 
 _OURS: Final = frozenset({names.CONFIG_KEY, names.TAKE_OVER_KEY, names.AGENT_KEY})
 _ON_DELETE: Final = {"type": "OnDelete"}
 _PASSWORD_CODES: Final = frozenset({ProblemCode.PASSWORD_MISSING, ProblemCode.PASSWORD_MISMATCH})
 _VITAL: Final = ("spec.interface", "spec.vrrpInterface", "spec.interfaceFromIP")
-"""Fields without which there is no configuration. A fault in another field costs only what that field is about."""
+"""Fields without which there is no configuration. A fault in another field affects only what this field sets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,8 @@ class ObjectsPlan:
     What to write of the objects of one group.
 
     *has_objects*: ConfigMap and DaemonSet may exist. *is_current*: nothing is left to apply. *problem*: why ConfigMap
-    and DaemonSet are not written; *monitoring_problem*: the same for the objects for Prometheus.
+    and DaemonSet are not written; *monitoring_problem*: the same for the objects for Prometheus; *pods_problem*: why
+    pods are not annotated. *recheck*: after how many seconds such a problem is looked at again.
     """
 
     applies: tuple[Apply, ...] = ()
@@ -60,6 +62,8 @@ class ObjectsPlan:
     is_current: bool = False
     problem: Refusal | None = None
     monitoring_problem: Refusal | None = None
+    pods_problem: Refusal | None = None
+    recheck: float | None = None
 
 
 def plan_objects(
@@ -74,22 +78,29 @@ def plan_objects(
 ) -> ObjectsPlan:
     """Compare the objects of *group* with what is *desired*; *published* are the revisions for the ConfigMap."""
     if existing.conflict is not None:
-        return ObjectsPlan(problem=existing.conflict)
+        return ObjectsPlan(problem=existing.conflict, recheck=RECHECK)
     if published is None or not is_servable(group):
         return ObjectsPlan()
     bodies = _needed_bodies(group, existing, desired, published, options)
-    if problem := _rejection(bodies, observed, now=now):
+    if problem := _unlisted(group, options):
         return ObjectsPlan(problem=problem)
-    monitoring, monitoring_problem = _monitoring_bodies(group, observed, existing, options, now=now)
+    problem, recheck = _rejection(bodies, observed, now=now)
+    if problem:
+        return ObjectsPlan(problem=problem, recheck=recheck)
+    monitoring, monitoring_problem, recheck = _monitoring_bodies(group, observed, existing, options, now=now)
     applies = _applies(group, observed, existing, (*bodies, *monitoring)) if desired.is_persisted else ()
     data: Mapping[str, str] = bodies[0]["data"]
     is_written = any(each.kind == names.CONFIG_MAP for each in applies) or _holds(existing.configmap, data)
+    annotations = _annotations(group, existing.pods, data, observed, now=now) if is_written else ()
+    pods_problem, pods_recheck = _refused_annotation(group, annotations, observed, now=now)
     return ObjectsPlan(
         applies=applies,
-        annotations=_annotations(group, existing.pods, data, observed, now=now) if is_written else (),
+        annotations=() if pods_problem else annotations,
         has_objects=True,
         is_current=desired.is_persisted and not applies,
         monitoring_problem=monitoring_problem,
+        pods_problem=pods_problem,
+        recheck=min(filter(None, (recheck, pods_recheck)), default=None),
     )
 
 
@@ -137,24 +148,38 @@ def _needed_bodies(
 
 def _monitoring_bodies(
     group: KeepalivedGroup, observed: Observed, existing: Existing, options: ReconcileOptions, *, now: datetime
-) -> tuple[tuple[Manifest, ...], Refusal | None]:
-    """The objects for Prometheus, in a cluster with its operator; or why they are not written."""
+) -> tuple[tuple[Manifest, ...], Refusal | None, float | None]:
+    """The objects for Prometheus, in a cluster with its operator; or why they are not written, and for how long."""
     if not observed.objects.has_pod_monitors:
-        return (), None
+        return (), None, None
     if conflict := find_conflict(group, observed, manifests.MONITORING, takeover=existing.takeover, now=now):
-        return (), conflict
+        return (), conflict, RECHECK
     bodies = manifests.monitoring(group, account=options.prometheus_account)
-    rejection = _rejection(bodies, observed, now=now)
-    return (() if rejection else bodies), rejection
+    rejection, recheck = _rejection(bodies, observed, now=now)
+    return (() if rejection else bodies), rejection, recheck
 
 
-def _rejection(bodies: Sequence[Manifest], observed: Observed, *, now: datetime) -> Refusal | None:
-    """Why the API server rejected one of *bodies* a moment ago."""
+def _rejection(bodies: Sequence[Manifest], observed: Observed, *, now: datetime) -> tuple[Refusal | None, float | None]:
+    """Why the API server rejected one of *bodies* a moment ago, and after how many seconds it is tried again."""
     for body in bodies:
         what = f"{body['kind']} {_key_of(body)}"
         rejected = observed.records.rejected.get(what)
-        if rejected and rejected.digest == digest(body) and (now - rejected.since).total_seconds() < RECHECK:
-            return Refusal(Reason.INVALID, f"the API server refuses {what}: {rejected.message}")
+        if rejected and (delay := rejected.delay(digest(body), now)):
+            return Refusal(Reason.INVALID, f"the API server refuses {what}: {rejected.message}"), delay
+    return None, None
+
+
+def _unlisted(group: KeepalivedGroup, options: ReconcileOptions) -> Refusal | None:
+    """A field of *group* that names what the lists of the administrator do not have."""
+    spec, images, accounts = group.spec, options.policy_images, options.policy_service_accounts
+    if images:
+        for name, image in (("image", spec.image), ("agentImage", spec.agent_image)):
+            if image not in {"", names.DEFAULT_IMAGE, options.image, *images}:
+                message = f"spec.{name}: {image!r}: want an image of the chart value policies.images, or none"
+                return Refusal(Reason.INVALID, message)
+    if accounts and spec.service_account_name not in {"", "default", *accounts}:
+        value, wanted = spec.service_account_name, "an account of the chart value policies.serviceAccounts, or none"
+        return Refusal(Reason.INVALID, f"spec.serviceAccountName: {value!r}: want {wanted}")
     return None
 
 
@@ -172,7 +197,7 @@ def _applies(
     return tuple(result)
 
 
-def _is_current(found: Made, body: Manifest, observed: Observed) -> bool:
+def _is_current(found: GroupObject, body: Manifest, observed: Observed) -> bool:
     """
     Whether *found* is what applying *body* would give.
 
@@ -223,13 +248,25 @@ def _annotations(
     """
     The pods that do not have the annotation for *data* yet. A changed annotation makes kubelet refresh their mounts.
 
-    The annotation is a digest. While an agent lacks its password, it changes every :data:`NUDGE` seconds.
+    The annotation is a digest. While an agent lacks its password, it changes every :data:`PASSWORD_RECHECK` seconds.
     """
     value = digest({name: text if name == names.AGENT_KEY else "" for name, text in data.items()})  # it has the hashes
     if awaits_password(observed.agents.states_of(group.key)):
-        value = f"{value}-{now.timestamp() // NUDGE:.0f}"
+        value = f"{value}-{now.timestamp() // PASSWORD_RECHECK:.0f}"
     own = sorted((pod for pod in pods if not is_old(pod, group)), key=lambda pod: pod.metadata.key)
-    return tuple(PodAnnotation(pod.metadata.key, value) for pod in own if _lacks_annotation(pod, group, value))
+    return tuple(
+        PodAnnotation(pod.metadata.key, value, group.key) for pod in own if _lacks_annotation(pod, group, value)
+    )
+
+
+def _refused_annotation(
+    group: KeepalivedGroup, annotations: Sequence[PodAnnotation], observed: Observed, *, now: datetime
+) -> tuple[Refusal | None, float | None]:
+    """Why the API server refused one of *annotations* a moment ago, and after how many seconds it is tried again."""
+    refused = observed.records.pods.get(group.key)
+    if refused and annotations and (delay := refused.delay(annotations[0].value, now)):
+        return Refusal(Reason.INVALID, f"the API server refuses their annotation: {refused.message}"), delay
+    return None, None
 
 
 def _lacks_annotation(pod: Pod, group: KeepalivedGroup, value: str) -> bool:

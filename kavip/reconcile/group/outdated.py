@@ -94,7 +94,7 @@ def find_outdated(serving: ServingGroup, desired: Desired, mastership: Mastershi
 
 
 def _problems(desired: Desired) -> Mapping[str, Refusal]:
-    """By Service, why it is not served as it wants."""
+    """By Service, why it is not served as it requests."""
     model = desired.configuration.model
     problems = dict(model.problems) if model else {}
     problems |= {member.key: member.problem for member in desired.members.troubled if member.problem}

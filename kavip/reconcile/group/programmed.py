@@ -68,7 +68,7 @@ def _first_refusal(
 
 
 def _missing_secret(group: KeepalivedGroup) -> str:
-    """Which Secret to create: the agent does not know its name. "" if the group has no password any more."""
+    """Which Secret to create, because agents do not report its name; "" if the group has no password any more."""
     wanted = group.spec.password_auth
     if wanted is None or not wanted.secret_ref.name:
         return ""

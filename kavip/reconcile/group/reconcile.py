@@ -13,9 +13,9 @@ from typing import Final
 from kavip.api.group import KeepalivedGroup
 from kavip.names import ConditionType
 from kavip.reconcile.group.desired import Desired, desired_of
-from kavip.reconcile.group.existing import RECHECK, existing_of
+from kavip.reconcile.group.existing import existing_of
 from kavip.reconcile.group.inactive import accepted_events, plan_outside
-from kavip.reconcile.group.objects import NUDGE, awaits_password
+from kavip.reconcile.group.objects import PASSWORD_RECHECK, awaits_password
 from kavip.reconcile.group.outdated import find_outdated
 from kavip.reconcile.group.rollout import Rollout, plan_rollout
 from kavip.reconcile.group.status import condition_states, status_of, status_patches
@@ -45,7 +45,7 @@ def plan_group(
     if group.metadata.deletion_timestamp:
         return GroupPlan()  # the garbage collector deletes its objects
     if key in snapshot.outside:
-        return plan_outside(snapshot, group, observed.objects.pods_of(key), now=now)
+        return plan_outside(snapshot, group, now=now)
     return _plan(snapshot, group, observed, options=options, now=now)
 
 
@@ -94,8 +94,10 @@ def _waits(group: KeepalivedGroup, observed: Observed, desired: Desired, rollout
     if desired.awaits_groups:
         yield neighbours.RECHECK
     if awaits_password(observed.agents.states_of(group.key)):
-        yield NUDGE
-    elif rollout.objects.problem or rollout.objects.monitoring_problem:
-        yield RECHECK
+        yield PASSWORD_RECHECK
+    elif rollout.objects.recheck is not None:
+        yield rollout.objects.recheck
+    if rollout.replacement.recheck is not None:
+        yield rollout.replacement.recheck
     if rollout.switchover and rollout.switchover.requeue_after is not None:
         yield rollout.switchover.requeue_after

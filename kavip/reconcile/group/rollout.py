@@ -60,6 +60,8 @@ def plan_rollout(
         model=desired.configuration.model,
         last=observed.records.replaced.get(group.key),
         is_written=objects.is_current,
+        refused=observed.records.pods.get(group.key),
+        now=now,
     )
     config_hash = published.current.hash if published and objects.has_objects else group.status.config_hash
     return Rollout(

@@ -68,6 +68,7 @@ def condition_states(
         configuration=desired.configuration.refusal,
         objects=rollout.objects.problem,
         monitoring=rollout.objects.monitoring_problem,
+        pods=rollout.objects.pods_problem,
     )
     is_served = verdict.status == "True" or verdict.reason == Reason.DUPLICATE_DEFAULT
     failure = "" if is_served else verdict.message

@@ -1,8 +1,8 @@
 """
 The answer of an agent at ``/state``, as decisions need it.
 
-The answer is untrusted: a node may be compromised, and a router on the way may change what it says. Texts are cut, so
-that they fit into a status, and of the VIPs only those are read that the group wants.
+The answer is untrusted: a node may be compromised, and a router on the way may change what it says. Texts are cut
+and made printable, so that they fit into a status, and of the VIPs only those are read that the group wants.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -45,23 +45,23 @@ def node_state(
     for instance in state.instances:
         addresses = {address for text in instance.virtual_ips if (address := find(text))}
         counts.append(len(addresses))
-        runs |= dict.fromkeys(addresses, instance.name)
+        runs |= dict.fromkeys(addresses, one_line(instance.name))
         if instance.state == MASTER:
             masters |= addresses
     sights = (
         InstanceState(
-            each.name,
+            one_line(each.name),
             each.router_id,
             each.family,
             one_line(each.state),
             count,
-            each.last_transition,
+            one_line(each.last_transition),
             each.priority,
         )
         for each, count in zip(state.instances, counts, strict=True)
     )
     return NodeState(
-        config_hash=state.config_hash,
+        config_hash=one_line(state.config_hash),
         refused=one_line(state.refused),
         refused_code=state.refused_code,
         notes=tuple(_bounded(state.notes)),
@@ -115,7 +115,7 @@ def counts_of(state: AgentState) -> Mapping[Trace, int]:
     """The counters of adverts that came from outside the group."""
     found = {}
     for each in state.instances:
-        what = each.name, each.router_id, one_line(each.interface)
+        what = one_line(each.name), each.router_id, one_line(each.interface)
         found[Trace(*what, Sign.ADDRESSES)] = each.errors.address_list
         found[Trace(*what, Sign.PASSWORD)] = each.errors.authentication
         found[Trace(*what, Sign.INTERVAL)] = each.errors.interval

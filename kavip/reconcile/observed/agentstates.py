@@ -43,7 +43,7 @@ class InstanceState:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExcludedInstance:
     """
-    An instance that one node does not run as the configuration wants it.
+    An instance that one node does not run as the configuration requires.
 
     *by_keepalived*: keepalived refuses what is written in it. *kept*: the node continues with its previous version.
     """
@@ -126,13 +126,13 @@ class AgentStates:
     """
     Group -> node -> the last answer of its agent, and when it answered. A node that has never answered is absent.
 
-    *asked_from*: when the agents were first asked; *since*: the same by the monotonic clock. *at*: the moment of this
+    *probed_from*: when the agents were first asked; *since*: the same by the monotonic clock. *at*: the moment of this
     value, by the monotonic clock.
     """
 
     states: Mapping[str, Mapping[str, NodeState]] = field(default_factory=lambda: MappingProxyType({}))
     contacts: Mapping[str, Mapping[str, Contact]] = field(default_factory=lambda: MappingProxyType({}))
-    asked_from: datetime = EVER
+    probed_from: datetime = EVER
     since: float = -inf
     at: float = 0.0
 

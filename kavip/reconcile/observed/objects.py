@@ -1,5 +1,5 @@
 """
-The objects that groups own, as the informers last saw them. Decisions only read them.
+The objects that groups own, as last observed by the informers. Decisions only read them.
 """
 
 from dataclasses import dataclass, field
@@ -8,10 +8,11 @@ from typing import Any
 from kavip import names
 from kavip.api.cluster import Pod
 from kavip.api.event import Event
+from kavip.api.text import one_line
 from kavip.api.workload import ConfigMap, DaemonSet, PodMonitor, Role, RoleBinding
-from kavip.reconcile.observed.ownership import Made
+from kavip.reconcile.observed.ownership import GroupObject
 
-Owned = Made | Pod | Event
+Owned = GroupObject | Pod | Event
 
 
 @dataclass(slots=True)
@@ -26,7 +27,7 @@ class OwnedObjects:
     daemonsets: dict[str, DaemonSet] = field(default_factory=dict)
     configmaps: dict[str, ConfigMap] = field(default_factory=dict)
     pods: dict[str, dict[str, Pod]] = field(default_factory=dict)
-    monitoring: dict[str, Made] = field(default_factory=dict)
+    monitoring: dict[str, GroupObject] = field(default_factory=dict)
     failures: dict[str, dict[str, Event]] = field(default_factory=dict)
     has_pod_monitors: bool = False
 
@@ -48,7 +49,7 @@ class OwnedObjects:
         data = (configmap.data if configmap else None) or {}
         return data.get(names.TAKE_OVER_KEY, data.get(names.CONFIG_KEY, ""))
 
-    def find(self, kind: str, key: str) -> Made | None:
+    def find(self, kind: str, key: str) -> GroupObject | None:
         """The object of *kind* with *key*, except pods."""
         match kind:
             case names.CONFIG_MAP:
@@ -65,7 +66,7 @@ class OwnedObjects:
             for _, event in sorted(self.failures.get(group, {}).items())
             if daemonset is not None and event.regarding.uid == daemonset.metadata.uid
         ]
-        return max(events, key=lambda event: event.last_time).note if events else ""
+        return one_line(max(events, key=lambda event: event.last_time).note) if events else ""
 
     def _store_of(self, obj: Owned) -> dict[str, Any]:
         match obj:

@@ -26,11 +26,11 @@ class OwnerConflict:
 
 OLD_OPERATOR: Final = OwnerConflict("made by keepalived-operator for this group", is_old_operator=True)
 
-Made = ConfigMap | DaemonSet | PodMonitor | Role | RoleBinding
+GroupObject = ConfigMap | DaemonSet | PodMonitor | Role | RoleBinding
 """The kinds of objects that kavip makes for a group."""
 
 
-def owner_conflict(obj: Made, *, group_uid: str) -> OwnerConflict | None:
+def owner_conflict(obj: GroupObject, *, group_uid: str) -> OwnerConflict | None:
     """Why *obj* is not kavip's object for the group with *group_uid*; None: it is."""
     owner = controller_of(obj.metadata)
     if owner is None:
@@ -42,7 +42,7 @@ def owner_conflict(obj: Made, *, group_uid: str) -> OwnerConflict | None:
     return None
 
 
-def _is_made_by_kavip(obj: Made) -> bool:
+def _is_made_by_kavip(obj: GroupObject) -> bool:
     match obj:
         case ConfigMap():
             return names.AGENT_KEY in (obj.data or {})

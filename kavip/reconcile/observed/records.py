@@ -14,6 +14,9 @@ from kavip import names
 from kavip.reconcile.observed.ownership import OwnerConflict
 from kavip.reconcile.plan import AddressRemoval, Apply, GroupRecord, GroupReservation
 
+RECHECK: Final = 60.0
+"""Seconds after which a foreign object, or what the API server refuses again and again, is tried again."""
+
 _NO_RECORD: Final = GroupRecord()
 
 
@@ -36,11 +39,25 @@ class ObjectConflict:
 
 @dataclass(frozen=True, slots=True)
 class RejectedObject:
-    """A body, by *digest*, that the API server refused with *message* at the time *since*."""
+    """
+    What the API server refused with *message* at the time *since*, for the *times*-th time.
+
+    *digest* identifies it: that of a body, the value of an annotation, or the UID of a pod to delete.
+    """
 
     digest: str
     message: str
     since: datetime
+    times: int = 1
+
+    def delay(self, digest: str, now: datetime) -> float:
+        """
+        The seconds until that with *digest* is tried again; 0 if now.
+
+        An admission policy may change, or apply to a new group only after a moment: the delay doubles from a second.
+        """
+        longest = min(RECHECK, 2.0 ** (self.times - 1))
+        return max(0.0, longest - (now - self.since).total_seconds()) if digest == self.digest else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +74,8 @@ class Records:
     The records of worker and writer.
 
     By ``Kind ns/name``: *applied*, *conflicts* and *rejected*. By group: *groups*, from its last plan; *replaced*, the
-    pod that was deleted last. By Service: *removals*, the addresses that other controllers removed.
+    pod that was deleted last; *pods*, the last refusal of a write to its pods. By Service: *removals*, the addresses
+    that other controllers removed.
     """
 
     applied: dict[str, AppliedObject] = field(default_factory=dict)
@@ -65,6 +83,7 @@ class Records:
     rejected: dict[str, RejectedObject] = field(default_factory=dict)
     groups: dict[str, GroupRecord] = field(default_factory=dict)
     replaced: dict[str, ReplacedPod] = field(default_factory=dict)
+    pods: dict[str, RejectedObject] = field(default_factory=dict)
     removals: dict[str, AddressRemoval] = field(default_factory=dict)
 
     def group(self, group: str) -> GroupRecord:
@@ -84,11 +103,18 @@ class Records:
         """Forget a *group* that is gone."""
         self.groups.pop(group, None)
         self.replaced.pop(group, None)
+        self.pods.pop(group, None)
         for records in (self.applied, self.conflicts, self.rejected):
             for name in [
                 name for name in records if name.endswith((f" {group}", f" {group}{names.PROMETHEUS_ROLE_SUFFIX}"))
             ]:
                 del records[name]
+
+
+def rejected_again(last: RejectedObject | None, digest: str, message: str, now: datetime) -> RejectedObject:
+    """The record of a refusal after the *last* one."""
+    times = last.times + 1 if last is not None and last.digest == digest else 1
+    return RejectedObject(digest, message, now, times)
 
 
 def record_key(write: Apply) -> str:

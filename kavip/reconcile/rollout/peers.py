@@ -95,7 +95,7 @@ def next_peers(nodes: Iterable[Node], status: RolloutStatus, *, seeds: Iterable[
     is_complete = status.is_complete(name for name, peer in final.items() if peer.ipv4 or peer.ipv6)
     listed = running.listed
     if is_complete:
-        known = {name for name, peer in final.items() if name in listed or _is_heard(peer, running)}
+        known = {name for name, peer in final.items() if name in listed or _is_accepted(peer, running)}
         listed = _next_listed(listed, known | (listed & status.pods), seeds)
     return tuple(
         _peer(name, final.get(name), running, is_listed=name in listed, is_complete=is_complete)
@@ -145,29 +145,29 @@ def _source(node: Node, family: int, running: RunningNodes) -> Address | None:
     return source if source and (first is None or source in node.host_addresses) else first
 
 
-def _is_heard(peer: Peer, running: RunningNodes) -> bool:
-    """Whether the other nodes hear *peer* at every address that it will send from."""
+def _is_accepted(peer: Peer, running: RunningNodes) -> bool:
+    """Whether the other nodes accept adverts of *peer* from every address that it will send from."""
     return all(
-        (address := peer.address(family)) is None or address in running.heard_at(peer.name, family)
+        (address := peer.address(family)) is None or address in running.accepted_from(peer.name, family)
         for family in running.families()
     )
 
 
 def _peer(name: str, final: Peer | None, running: RunningNodes, *, is_listed: bool, is_complete: bool) -> Peer:
     sources: dict[int, Address | None] = {}
-    heard: set[Address] = set()
+    accepted: set[Address] = set()
     for family in BITS:
-        source, known = running.source(name, family), running.heard_at(name, family)
+        source, known = running.source(name, family), running.accepted_from(name, family)
         if final is None:
             sources[family] = source
-            heard |= known
+            accepted |= known
             continue
         new = final.address(family)
         may_send = new is None or family not in running.families() or (is_complete and new in known)
         sources[family] = (new if may_send or new == source else source) if is_listed else None
         is_done = is_complete and is_listed and source == new
-        heard |= ({new} if new else set()) | (frozenset() if is_done else known)
-    further = tuple(sorted(heard - set(sources.values())))
+        accepted |= ({new} if new else set()) | (frozenset() if is_done else known)
+    further = tuple(sorted(accepted - set(sources.values())))
     return Peer(name, sources[4], sources[6], further, is_listed)
 
 

@@ -25,7 +25,7 @@ nothing new may have seen the new one already. kubelet refreshes a mounted Secre
 
 @dataclass(frozen=True, slots=True)
 class NodeReadiness:
-    """A node that runs the group: the *problem* that keeps it from switching, or "", and the instant that it knows."""
+    """A node that runs the group: the *problem* that keeps it from switching, or "", and the instant it reports."""
 
     node: str
     problem: str = ""

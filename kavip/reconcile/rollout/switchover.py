@@ -29,7 +29,7 @@ LONGEST_LEAD: Final = 300.0
 FROZEN: Final = 5.0
 """Seconds before the instant from which on nothing that is published changes, except to call the switch off."""
 LAST_LOOK: Final = 4.0
-"""Seconds before the instant at which every node must know it."""
+"""Seconds before the instant at which every node must have it."""
 TOO_LATE: Final = 2.0
 """Seconds before the instant at which it can no longer be called off: not all nodes might see that in time."""
 ELECTION: Final = 5

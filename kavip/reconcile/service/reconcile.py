@@ -1,5 +1,5 @@
 """
-The plan of one Service: the only writer of ``Service.status``.
+The plan of one Service: the only plan that changes ``Service.status``.
 
 1. Which group serves it? None: take back what kavip wrote.
 2. Which addresses does it get? (:mod:`.allocation`, ``AddressAssigned``)
@@ -109,12 +109,12 @@ def _serve(
     advertised, unconfirmed = advertised_state(vips, mastership), record.unconfirmed.get(service.key)
     confirmed = throttle.confirmed_state(service, advertised, unconfirmed, mastership)
     desired = _Desired(assignment, programmed_state(vips), advertised, confirmed)
-    return _difference(service, desired, record, now=now, asked_from=observed.agents.asked_from)
+    return _difference(service, desired, record, now=now, probed_from=observed.agents.probed_from)
 
 
 # --- the difference ---------------------------------------------------------------------------------------------------
 def _difference(
-    service: Service, desired: _Desired, record: GroupRecord, *, now: datetime, asked_from: datetime
+    service: Service, desired: _Desired, record: GroupRecord, *, now: datetime, probed_from: datetime
 ) -> ServicePlan:
     """The plan that makes the status of *service* what is *desired*."""
     assignment, programmed = desired.assignment, desired.programmed
@@ -123,7 +123,7 @@ def _difference(
         throttle.stored_condition(service, ConditionType.ADDRESS_ASSIGNED), service.metadata
     ):
         states[ConditionType.ADDRESS_ASSIGNED] = assignment.state
-    if throttle.is_programmed_due(service, programmed, record, now=now, asked_from=asked_from):
+    if throttle.is_programmed_due(service, programmed, record, now=now, probed_from=probed_from):
         states[ConditionType.SERVICE_PROGRAMMED] = programmed
     addresses = _changed_addresses(service, assignment)
     deletions = condition_deletions(service, () if assignment else (ConditionType.ADDRESS_ASSIGNED,))
@@ -131,7 +131,7 @@ def _difference(
     if advertised := _due_advertised(service, desired, is_urgent=is_urgent):
         states[ConditionType.ADVERTISED] = advertised
     is_rewording = not (addresses or deletions) and bool(states) and throttle.is_rewording(service, states)
-    requeue = throttle.next_count(service, programmed, now=now, asked_from=asked_from)
+    requeue = throttle.next_count(service, programmed, now=now, probed_from=probed_from)
     if is_rewording and _is_undecided(service, desired):
         states, requeue = {}, throttle.COUNT_AFTER  # one write for all reworded conditions
     entries = [*condition_entries(service, states, now=now), *deletions]

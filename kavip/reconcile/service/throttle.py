@@ -45,32 +45,32 @@ def programmed_change(service: Service, state: ConditionState, record: GroupReco
 
 
 def is_programmed_due(
-    service: Service, state: ConditionState, record: GroupRecord, *, now: datetime, asked_from: datetime
+    service: Service, state: ConditionState, record: GroupRecord, *, now: datetime, probed_from: datetime
 ) -> bool:
     """
     Whether ``Programmed`` is written as *state* now.
 
-    *asked_from*: when the agents were first asked. Right after a start they have not answered, so the previous count
+    *probed_from*: when the agents were first asked. Right after a start they have not answered, so the previous count
     is better than a new one.
     """
     stored = stored_condition(service, ConditionType.SERVICE_PROGRAMMED)
     if stored is None or programmed_change(service, state, record) is not ConditionChange.NONE:
         return True
-    return stored.message != state.message and _unchanged_for(stored, now, asked_from) >= COUNT_AFTER
+    return stored.message != state.message and _unchanged_for(stored, now, probed_from) >= COUNT_AFTER
 
 
-def next_count(service: Service, state: ConditionState, *, now: datetime, asked_from: datetime) -> float | None:
+def next_count(service: Service, state: ConditionState, *, now: datetime, probed_from: datetime) -> float | None:
     """After how many seconds a pending Service is reconciled again: ever more rarely; None: it is not pending."""
     if state.reason != Reason.PENDING:
         return None
     stored = stored_condition(service, ConditionType.SERVICE_PROGRAMMED)
-    unchanged = _unchanged_for(stored, now, asked_from) if stored and stored.status == state.status else 0.0
+    unchanged = _unchanged_for(stored, now, probed_from) if stored and stored.status == state.status else 0.0
     return min(max(COUNT_AFTER - unchanged if unchanged < COUNT_AFTER else unchanged, 1.0), _RAREST)
 
 
-def _unchanged_for(stored: Condition, now: datetime, asked_from: datetime) -> float:
+def _unchanged_for(stored: Condition, now: datetime, probed_from: datetime) -> float:
     """The seconds for which the condition has had its status and this controller has asked the agents."""
-    return min(age(stored.last_transition_time or "", now), (now - asked_from).total_seconds())
+    return min(age(stored.last_transition_time or "", now), (now - probed_from).total_seconds())
 
 
 # --- Advertised -------------------------------------------------------------------------------------------------------
@@ -173,7 +173,9 @@ class _Spent:
 
 
 class WriteBudget:
-    """Limits the status writes of each Service. Times are monotonic."""
+    """
+    Limits the status writes of each Service; :class:`kavip.controller.worker.Worker` keeps one. Times are monotonic.
+    """
 
     def __init__(self) -> None:
         """Start without writes."""

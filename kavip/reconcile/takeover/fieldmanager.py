@@ -1,7 +1,7 @@
 """
-How server-side apply comes to own the fields of an object that another program made.
+How server-side apply takes over the fields of an object that another program created.
 
-A field stays in an object until all its managers give it up, and a program that is gone gives up none. So its fields of
+A field stays in an object until all its managers give it up. A removed program gives up none. Therefore its fields of
 ``spec`` become kavip's, as ``kubectl`` does with fields from before server-side apply. The next apply then removes
 those that kavip does not set. Fields outside ``spec`` stay with their manager.
 """

@@ -88,7 +88,7 @@ class Takeover:
         return sorted(name for name in self.old if name in self.ready_nodes)
 
     @property
-    def unheard(self) -> list[str]:
+    def unanswered(self) -> list[str]:
         """Those that have not answered yet."""
         return [name for name in self.ready_old if name not in self.states]
 
@@ -96,7 +96,7 @@ class Takeover:
         """The node of the group with that *name*."""
         return next(each for each in self.nodes if each.metadata.name == name)
 
-    def sights(self, node: str) -> Sequence[InstanceState]:
+    def instances_on(self, node: str) -> Sequence[InstanceState]:
         """The instances that *node* reports."""
         return self.states[node].instances if node in self.states else ()
 
@@ -125,7 +125,7 @@ def takeover_of(
     approved = group.metadata.annotation(names.TAKE_OVER_ANNOTATION) == "true"
     begun = names.TAKE_OVER_KEY in data
     old = {pod.spec.node_name: pod for pod in pods if is_old(pod, group)}
-    is_theirs = begun or (configmap is not None and names.AGENT_KEY not in data)
+    is_operators = begun or (configmap is not None and names.AGENT_KEY not in data)
     nodes = snapshot.group_nodes(group)
     return Takeover(
         group=group,
@@ -133,8 +133,8 @@ def takeover_of(
         begun=begun,
         old=dict(sorted(old.items())),
         new={pod.spec.node_name: pod for pod in pods if not is_old(pod, group)},
-        instances=operatorconfig.read_instances(data.get(names.CONFIG_KEY, "")) if is_theirs and old else (),
-        leaders=_noted_leaders(data.get(names.AGENT_KEY, "")) if approved or (begun and old) else frozenset(),
+        instances=operatorconfig.read_instances(data.get(names.CONFIG_KEY, "")) if is_operators and old else (),
+        leaders=_recorded_leaders(data.get(names.AGENT_KEY, "")) if approved or (begun and old) else frozenset(),
         config_lost=configmap is None,
         evicted=_evicted(snapshot, group, old),
         nodes=nodes,
@@ -161,6 +161,6 @@ def _ready(snapshot: Snapshot, nodes: set[str]) -> list[str]:
     return sorted(name for name in nodes if (node := snapshot.nodes.get(name)) is not None and node.is_ready)
 
 
-def _noted_leaders(text: str) -> frozenset[str]:
+def _recorded_leaders(text: str) -> frozenset[str]:
     config = decode_config(text)
     return frozenset(config.leads) if config else frozenset()

@@ -5,19 +5,21 @@ Old pods that hold no VIP go first. When none of them is left, the new pods take
 them (:class:`~kavip.vrrp.coexistence.Coexistence`); then these old pods go too. Old pods on nodes outside the group go
 last, because no new pod follows there. Any deviation pauses the replacement, and the group's ``Programmed`` reports it.
 
-:mod:`kavip.reconcile.group.rollout` plans it when the objects of the group are current. Until the last old pod is gone,
-the DaemonSet has ``OnDelete`` (:mod:`kavip.reconcile.group.objects`). Nothing is planned while keepalived-operator runs
+:mod:`kavip.reconcile.group.reconcile` calls :mod:`kavip.reconcile.group.rollout`, which plans the replacement when the
+objects of the group are current; the deletions are writes of the group's plan. Until the last old pod is gone, the
+DaemonSet has ``OnDelete`` (:mod:`kavip.reconcile.group.objects`). Nothing is planned while keepalived-operator runs
 (:mod:`kavip.reconcile.observed.operator`).
 """
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Final
 
 from kavip import names
 from kavip.api.scheduling import placement_fields
 from kavip.names import Reason
 from kavip.reconcile.observed.agentstates import FAULT, MASTER, NodeState
-from kavip.reconcile.observed.records import ReplacedPod
+from kavip.reconcile.observed.records import RejectedObject, ReplacedPod
 from kavip.reconcile.plan import ConditionState, PodRemoval
 from kavip.reconcile.takeover.progress import Takeover
 from kavip.reconcile.text import few
@@ -31,19 +33,32 @@ _STAYS: Final = frozenset({"nopreempt"})
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """The pod to delete now: one or none; and the group's ``Programmed`` while the take-over lasts."""
+    """
+    The pod to delete now: one or none; and the group's ``Programmed`` while the take-over lasts.
+
+    *recheck*: after how many seconds a refused deletion is tried again.
+    """
 
     deletions: tuple[PodRemoval, ...] = ()
     programmed: ConditionState | None = None
+    recheck: float | None = None
 
 
 def plan_replacement(
-    takeover: Takeover, *, config_hash: str, model: Model | None, last: ReplacedPod | None, is_written: bool
+    takeover: Takeover,
+    *,
+    config_hash: str,
+    model: Model | None,
+    last: ReplacedPod | None,
+    is_written: bool,
+    refused: RejectedObject | None,
+    now: datetime,
 ) -> Replacement:
     """
     Choose the old pod to delete next.
 
     *last*: the pod that was deleted last. *is_written*: the group's objects are as desired; until then no pod goes.
+    *refused*: what the API server refused last for pods of the group.
     """
     if not takeover.is_active:
         return Replacement()
@@ -52,6 +67,9 @@ def plan_replacement(
     deletion, action = _next_deletion(takeover, config_hash, model)
     if deletion is not None and last is not None:
         deletion = _deletion_after(takeover, last, deletion)
+    if deletion is not None and refused is not None and (delay := refused.delay(deletion.uid, now)):
+        action = f"the API server refuses to delete a pod: {refused.message}"
+        return Replacement((), _pending(takeover, action), delay)
     return Replacement((deletion,) if deletion else (), _pending(takeover, action))
 
 
@@ -63,7 +81,7 @@ def with_leaders(takeover: Takeover) -> Takeover:
     """
     if takeover.leaders or not takeover.approved or not takeover.is_active:
         return takeover
-    if takeover.unheard or _unfinished(takeover, "") or _idle(takeover):
+    if takeover.unanswered or _unfinished(takeover, "") or _idle(takeover):
         return takeover
     new = (name for name in takeover.ready_nodes if name in takeover.new)
     return replace(takeover, leaders=frozenset(name for name in new if _is_known_to_old_pods(takeover, name)))
@@ -127,8 +145,8 @@ def _kept_instances(takeover: Takeover, node: str, model: Model | None) -> list[
     state = takeover.states.get(node)
     if not takeover.leaders:
         return [each.name for each in takeover.instances]
-    holds = {(each.router_id, each.family) for each in takeover.sights(node) if each.state == MASTER}
-    taken = {each.name for name in takeover.new for each in takeover.sights(name) if each.state == MASTER}
+    holds = {(each.router_id, each.family) for each in takeover.instances_on(node) if each.state == MASTER}
+    taken = {each.name for name in takeover.new for each in takeover.instances_on(name) if each.state == MASTER}
     return [
         each.name
         for each in (model.instances if model else ())
@@ -159,8 +177,8 @@ def _obstacle(takeover: Takeover, config_hash: str, model: Model | None) -> str:
         )
     if any(each.authenticated for each in takeover.instances) and not has_password(takeover.group.spec):
         return "the old pods use a password: set spec.passwordAuth as it was"
-    if unheard := takeover.unheard:
-        return f"asking {few(unheard)} which VIPs they hold"
+    if unanswered := takeover.unanswered:
+        return f"asking {few(unanswered)} which VIPs they hold"
     return _unfinished(takeover, config_hash) or _untaken(takeover, model)
 
 
@@ -187,7 +205,7 @@ def _two_masters(takeover: Takeover, node: str, state: NodeState) -> str:
     """An instance that has two masters: the new pod on *node* and an old pod, which do not hear each other."""
     mine = {(sight.router_id, sight.family): sight.name for sight in state.instances if sight.state == MASTER}
     for other in (*takeover.ready_old, *sorted(takeover.orphaned)):
-        for sight in takeover.sights(other):
+        for sight in takeover.instances_on(other):
             identity = sight.router_id, sight.family
             if sight.state == MASTER and identity in mine:
                 return (
@@ -216,7 +234,7 @@ def _electable_state(takeover: Takeover, node: str, instance: Instance) -> str:
 
     A health check, or a missing endpoint, may have lowered its priority: then it wins only after the old master goes.
     """
-    sight = next((each for each in takeover.sights(node) if each.name == instance.name), None)
+    sight = next((each for each in takeover.instances_on(node) if each.name == instance.name), None)
     if sight is None or sight.state == FAULT:
         return ""
     identity = instance.router_id, instance.family

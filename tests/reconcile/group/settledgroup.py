@@ -4,7 +4,7 @@ from typing import Any
 
 from kavip import names
 from kavip.reconcile.plan import Apply, Key, KeyKind, Plan, PodAnnotation
-from tests.reconcile.world import GROUP, World, cluster
+from tests.reconcile.simulatedcluster import GROUP, SimulatedCluster, cluster
 from tests.support import build
 
 WEB, API = "shop/web", "shop/api"
@@ -16,7 +16,7 @@ def serving(key: str, *vips: str, group: str = GROUP, **more: Any) -> Any:
     return build.service(key, group=group, type="ClusterIP", external_ips=list(vips), **more)
 
 
-def applied(plan: Plan) -> list[str]:
+def applied_kinds(plan: Plan) -> list[str]:
     """The kinds of object that *plan* writes, in order."""
     return [write.kind for write in plan.writes if isinstance(write, Apply)]
 
@@ -26,20 +26,20 @@ def annotations(plan: Plan) -> dict[str, str]:
     return {write.key: write.value for write in plan.writes if isinstance(write, PodAnnotation)}
 
 
-def condition(world: World, kind: str, key: str = GROUP) -> tuple[str, str, str]:
+def condition(simulation: SimulatedCluster, kind: str, key: str = GROUP) -> tuple[str, str, str]:
     """Status, reason and message of a condition of the group."""
-    found = next(each for each in world.snapshot.groups[key].status.conditions or () if each.type == kind)
+    found = next(each for each in simulation.snapshot.groups[key].status.conditions or () if each.type == kind)
     return found.status, found.reason, found.message
 
 
-def settled(*objects: Any, nodes: int = 2, **more: Any) -> World:
-    """A world in which the group's plan has nothing left to do."""
-    world = World(cluster(*objects, nodes=nodes), **more)
-    world.settle(Key(KeyKind.GROUP, GROUP))
-    return world
+def settled(*objects: Any, nodes: int = 2, **more: Any) -> SimulatedCluster:
+    """A cluster in which the group's plan has no writes."""
+    simulation = SimulatedCluster(cluster(*objects, nodes=nodes), **more)
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    return simulation
 
 
-def with_pods(world: World, *pods: Any) -> World:
-    """*world* with pods of the group."""
-    world.objects.pods[GROUP] = {each.metadata.key: each for each in pods}
-    return world
+def with_pods(simulation: SimulatedCluster, *pods: Any) -> SimulatedCluster:
+    """*simulation* with pods of the group."""
+    simulation.objects.pods[GROUP] = {each.metadata.key: each for each in pods}
+    return simulation

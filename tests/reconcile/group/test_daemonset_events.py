@@ -5,7 +5,7 @@ import pytest
 from kavip.api.event import Event, ObjectReference
 from kavip.api.meta import Metadata
 from kavip.reconcile.plan import Key, KeyKind
-from tests.reconcile.world import GROUP, World, cluster, pod
+from tests.reconcile.simulatedcluster import GROUP, SimulatedCluster, cluster, pod
 from tests.support import build
 
 REFUSED = (
@@ -29,40 +29,40 @@ def event(note: str, *, name: str = "e1", at: str = "2026-03-01T12:00:00Z", uid:
     )
 
 
-def ready(world: World) -> tuple[str, str, str]:
+def ready(simulation: SimulatedCluster) -> tuple[str, str, str]:
     """Status, reason and message of Ready after all writes."""
-    world.settle(Key(KeyKind.GROUP, GROUP))
-    found = next(each for each in world.snapshot.groups[GROUP].status.conditions or () if each.type == "Ready")
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    found = next(each for each in simulation.snapshot.groups[GROUP].status.conditions or () if each.type == "Ready")
     return found.status, found.reason, found.message
 
 
 @pytest.fixture
-def world() -> World:
+def simulation() -> SimulatedCluster:
     """A group on two nodes, without pods."""
-    made = World(cluster(build.group()))
+    made = SimulatedCluster(cluster(build.group()))
     made.settle(Key(KeyKind.GROUP, GROUP))
     return made
 
 
-def test_a_pod_security_error_comes_with_the_label_to_set(world: World) -> None:
+def test_a_pod_security_error_comes_with_the_label_to_set(simulation: SimulatedCluster) -> None:
     """Ready=False has the DaemonSet's error and the remedy, without the pod name, which changes with each attempt."""
-    assert world.objects.store(None, event(REFUSED.format("x7kq2"))) == GROUP
-    status, reason, message = ready(world)
+    assert simulation.objects.store(None, event(REFUSED.format("x7kq2"))) == GROUP
+    status, reason, message = ready(simulation)
     assert (status, reason) == ("False", "PodsNotReady")
     assert message == (
         "0 of 2 pods are ready; waiting for those on n1, n2; the DaemonSet reports: Error creating: pods are "
         'forbidden: violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true); '
         f"label namespace lb with pod-security.kubernetes.io/enforce=privileged{AGAIN}"
     )
-    world.objects.store(None, event(REFUSED.format("abcde"), name="e2", at="2026-03-01T12:05:00Z"))
-    assert not world.group().writes
+    simulation.objects.store(None, event(REFUSED.format("abcde"), name="e2", at="2026-03-01T12:05:00Z"))
+    assert not simulation.group().writes
 
 
-def test_other_errors_are_reported_as_they_are(world: World) -> None:
+def test_other_errors_are_reported_as_they_are(simulation: SimulatedCluster) -> None:
     """An error about a quota names no label; the last Event counts."""
-    world.objects.store(None, event("Error creating: exceeded quota", at="2026-03-01T12:05:00Z"))
-    world.objects.store(None, event(REFUSED.format("x7kq2"), name="e2"))
-    assert ready(world)[2].endswith(f"the DaemonSet reports: Error creating: exceeded quota{AGAIN}")
+    simulation.objects.store(None, event("Error creating: exceeded quota", at="2026-03-01T12:05:00Z"))
+    simulation.objects.store(None, event(REFUSED.format("x7kq2"), name="e2"))
+    assert ready(simulation)[2].endswith(f"the DaemonSet reports: Error creating: exceeded quota{AGAIN}")
 
 
 @pytest.mark.parametrize(
@@ -73,26 +73,26 @@ def test_other_errors_are_reported_as_they_are(world: World) -> None:
     ],
     ids=["limit range", "quota"],
 )
-def test_the_same_error_is_reported_once(world: World, note: str) -> None:
+def test_the_same_error_is_reported_once(simulation: SimulatedCluster, note: str) -> None:
     """The message is the same for any pod, and for one Event or combined Events."""
-    world.objects.store(None, event(note.format("x7kq2")))
-    assert "x7kq2" not in ready(world)[2]
+    simulation.objects.store(None, event(note.format("x7kq2")))
+    assert "x7kq2" not in ready(simulation)[2]
     folded = f"(combined from similar events): {note.format('abcde')}"
-    world.objects.store(None, event(folded, name="e2", at="2026-03-01T12:05:00Z"))
-    assert not world.group().writes
+    simulation.objects.store(None, event(folded, name="e2", at="2026-03-01T12:05:00Z"))
+    assert not simulation.group().writes
 
 
-def test_an_error_is_over_when_the_pods_exist(world: World) -> None:
+def test_an_error_is_over_when_the_pods_exist(simulation: SimulatedCluster) -> None:
     """Events stay for an hour. A pod that exists and is not ready has another cause."""
-    world.objects.store(None, event("Error creating: exceeded quota"))
-    world.objects.pods[GROUP] = {each.metadata.key: each for each in (pod("a", "n1"), pod("b", "n2", ready=False))}
-    assert ready(world)[2] == "1 of 2 pods are ready; waiting for those on n2"
+    simulation.objects.store(None, event("Error creating: exceeded quota"))
+    simulation.objects.pods[GROUP] = {each.metadata.key: each for each in (pod("a", "n1"), pod("b", "n2", ready=False))}
+    assert ready(simulation)[2] == "1 of 2 pods are ready; waiting for those on n2"
 
 
-def test_an_error_of_another_daemon_set_does_not_count(world: World) -> None:
+def test_an_error_of_another_daemon_set_does_not_count(simulation: SimulatedCluster) -> None:
     """An Event of an older DaemonSet of that name, and an Event that has expired, do not count."""
-    world.objects.store(None, event("Error creating: exceeded quota", uid="uid-of-an-older-one"))
-    assert "DaemonSet reports" not in ready(world)[2]
-    world.objects.store(None, event("Error creating: exceeded quota", name="e2"))
-    world.objects.store(event("Error creating: exceeded quota", name="e2"), None)
-    assert "DaemonSet reports" not in ready(world)[2]
+    simulation.objects.store(None, event("Error creating: exceeded quota", uid="uid-of-an-older-one"))
+    assert "DaemonSet reports" not in ready(simulation)[2]
+    simulation.objects.store(None, event("Error creating: exceeded quota", name="e2"))
+    simulation.objects.store(event("Error creating: exceeded quota", name="e2"), None)
+    assert "DaemonSet reports" not in ready(simulation)[2]

@@ -54,13 +54,13 @@ def test_agents_get_the_allowed_cidrs() -> None:
     variable = "KAVIP_AGENT_ALLOWED_CIDRS"
     body = manifests.daemon_set(build.group(), image=IMAGE, port=9650, allowed_cidrs="10.0.0.0/8,192.0.2.0/24")
     pod = body["spec"]["template"]["spec"]
-    told = {each["name"]: env(each).get(variable) for each in (*pod["initContainers"], *pod["containers"])}
-    assert told == {
+    agent_config = {each["name"]: env(each).get(variable) for each in (*pod["initContainers"], *pod["containers"])}
+    assert agent_config == {
         names.SETUP_CONTAINER: "10.0.0.0/8,192.0.2.0/24",
         names.AGENT_CONTAINER: "10.0.0.0/8,192.0.2.0/24",
         names.KEEPALIVED_CONTAINER: None,
     }
-    settings = AgentSettings(node_name="n1", allowed_cidrs=told[names.AGENT_CONTAINER] or "")
+    settings = AgentSettings(node_name="n1", allowed_cidrs=agent_config[names.AGENT_CONTAINER] or "")
     assert [str(each) for each in settings.networks] == ["10.0.0.0/8", "192.0.2.0/24"]
     assert not any(variable in env(each) for each in containers(build.group()).values())
 
@@ -128,9 +128,11 @@ def test_the_config_map_holds_the_text_and_agent_json() -> None:
 def test_agent_json_has_the_checks() -> None:
     """Checks are sorted by name. Without checks the key is absent, so other groups stay unchanged."""
     group = build.group(checks=[Check("web", "http://127.0.0.1/", fail_after=2), Check("api", "kube-apiserver")])
-    told = json.loads(manifests.config_map(group, published("", group))["data"]["agent.json"])
-    assert [each["name"] for each in told["checks"]] == ["api", "web"]
-    assert msgspec.convert(told["checks"], list[Check]) == sorted(group.spec.checks or [], key=lambda each: each.name)
+    agent_config = json.loads(manifests.config_map(group, published("", group))["data"]["agent.json"])
+    assert [each["name"] for each in agent_config["checks"]] == ["api", "web"]
+    assert msgspec.convert(agent_config["checks"], list[Check]) == sorted(
+        group.spec.checks or [], key=lambda each: each.name
+    )
 
 
 def test_a_default_that_the_api_server_wrote_is_left_out() -> None:
@@ -150,8 +152,8 @@ def test_a_default_that_the_api_server_wrote_is_left_out() -> None:
     }
     for check in (short, filled):
         group = build.group(checks=[msgspec.json.decode(msgspec.json.encode(check), type=Check)])
-        told = json.loads(manifests.config_map(group, published("", group))["data"]["agent.json"])
-        assert told["checks"] == [short]
+        agent_config = json.loads(manifests.config_map(group, published("", group))["data"]["agent.json"])
+        assert agent_config["checks"] == [short]
 
 
 def test_cas_of_checks_are_mounted_by_their_names() -> None:

@@ -10,7 +10,7 @@ from kavip.reconcile.group.members import members_of
 from kavip.snapshot import Snapshot
 from kavip.vrrp.sharding import shard_of
 from tests.reconcile.group.settledgroup import serving
-from tests.reconcile.world import GROUP, cluster
+from tests.reconcile.simulatedcluster import GROUP, cluster
 from tests.support import build
 from tests.vrrp.samples import shared
 

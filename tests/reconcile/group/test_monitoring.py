@@ -12,40 +12,40 @@ from kavip.reconcile.group.manifests import digest, monitoring
 from kavip.reconcile.observed.ownership import OwnerConflict
 from kavip.reconcile.observed.records import ObjectConflict, Records, RejectedObject
 from kavip.reconcile.plan import Apply, Key, KeyKind, ReconcileOptions
-from tests.reconcile.world import GROUP, NOW, World, cluster
+from tests.reconcile.simulatedcluster import GROUP, NOW, SimulatedCluster, cluster
 from tests.support import build
 
 ROLE = f"{GROUP}-prometheus-k8s"
 KINDS = ["PodMonitor", "Role", "RoleBinding"]
 
 
-def applied(world: World) -> list[str]:
+def applied_kinds(simulation: SimulatedCluster) -> list[str]:
     """The kinds that the group's next plan applies. The plan is carried out."""
-    return [write.kind for write in world.group().writes if isinstance(write, Apply)]
+    return [write.kind for write in simulation.group().writes if isinstance(write, Apply)]
 
 
-def served(*, monitors: bool = True) -> World:
+def served(*, monitors: bool = True) -> SimulatedCluster:
     """A group with ConfigMap and DaemonSet, in a cluster with or without the kind PodMonitor."""
-    world = World(cluster(build.group(metrics_port=9650)))
-    world.objects.has_pod_monitors = monitors
-    world.settle(Key(KeyKind.GROUP, GROUP))
-    return world
+    simulation = SimulatedCluster(cluster(build.group(metrics_port=9650)))
+    simulation.objects.has_pod_monitors = monitors
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    return simulation
 
 
-def accepted(world: World) -> tuple[str, str, str]:
+def accepted(simulation: SimulatedCluster) -> tuple[str, str, str]:
     """Status, reason and message of Accepted."""
-    found = next(each for each in world.snapshot.groups[GROUP].status.conditions or () if each.type == "Accepted")
+    found = next(each for each in simulation.snapshot.groups[GROUP].status.conditions or () if each.type == "Accepted")
     return found.status, found.reason, found.message
 
 
 def test_they_are_applied_once_the_kind_exists() -> None:
     """PodMonitor, Role and RoleBinding are applied once the cluster has the kind PodMonitor."""
-    world = served(monitors=False)
-    assert not world.objects.monitoring
-    world.objects.has_pod_monitors = True
-    assert applied(world) == KINDS
-    assert not world.group().writes
-    assert sorted(world.objects.monitoring) == [f"PodMonitor {GROUP}", f"Role {ROLE}", f"RoleBinding {ROLE}"]
+    simulation = served(monitors=False)
+    assert not simulation.objects.monitoring
+    simulation.objects.has_pod_monitors = True
+    assert applied_kinds(simulation) == KINDS
+    assert not simulation.group().writes
+    assert sorted(simulation.objects.monitoring) == [f"PodMonitor {GROUP}", f"Role {ROLE}", f"RoleBinding {ROLE}"]
 
 
 def test_they_are_what_keepalived_operator_made() -> None:
@@ -69,54 +69,58 @@ def test_they_are_what_keepalived_operator_made() -> None:
 
 def test_another_prometheus_is_named_by_a_setting() -> None:
     """A changed account changes the RoleBinding alone."""
-    world = served()
-    world.options = ReconcileOptions(prometheus_account="monitoring/prometheus")
-    assert applied(world) == ["RoleBinding"]
+    simulation = served()
+    simulation.options = ReconcileOptions(prometheus_account="monitoring/prometheus")
+    assert applied_kinds(simulation) == ["RoleBinding"]
 
 
 def test_edited_objects_are_applied_again() -> None:
     """A Role with more verbs, and a PodMonitor with a newer generation, are applied again."""
-    world = served()
-    role = world.objects.monitoring[f"Role {ROLE}"]
+    simulation = served()
+    role = simulation.objects.monitoring[f"Role {ROLE}"]
     assert isinstance(role, Role)
     (rule,) = role.rules or []
     wide = msgspec.structs.replace(rule, verbs=["*"])
-    world.objects.monitoring[f"Role {ROLE}"] = msgspec.structs.replace(role, rules=[wide])
-    assert applied(world) == ["Role"]
-    monitor = world.objects.monitoring[f"PodMonitor {GROUP}"]
+    simulation.objects.monitoring[f"Role {ROLE}"] = msgspec.structs.replace(role, rules=[wide])
+    assert applied_kinds(simulation) == ["Role"]
+    monitor = simulation.objects.monitoring[f"PodMonitor {GROUP}"]
     metadata = msgspec.structs.replace(monitor.metadata, generation=monitor.metadata.generation + 1)
-    world.objects.monitoring[f"PodMonitor {GROUP}"] = PodMonitor(metadata=metadata)
-    assert applied(world) == ["PodMonitor"]
-    del world.objects.monitoring[f"RoleBinding {ROLE}"]
-    assert applied(world) == ["RoleBinding"]
+    simulation.objects.monitoring[f"PodMonitor {GROUP}"] = PodMonitor(metadata=metadata)
+    assert applied_kinds(simulation) == ["PodMonitor"]
+    del simulation.objects.monitoring[f"RoleBinding {ROLE}"]
+    assert applied_kinds(simulation) == ["RoleBinding"]
 
 
 @pytest.mark.parametrize("seen", [True, False], ids=["labelled", "found by the writer"])
 def test_an_object_of_another_program_is_left_alone_and_reported(seen: bool) -> None:
     """None of the three is written, and the condition names the object. The VIPs are served."""
-    world = World(cluster(build.group(metrics_port=9650)))
-    world.objects.has_pod_monitors = True
+    simulation = SimulatedCluster(cluster(build.group(metrics_port=9650)))
+    simulation.objects.has_pod_monitors = True
     if seen:
         owner = OwnerReference(api_version="v1", kind="Deployment", name="shop", uid="another", controller=True)
         metadata = Metadata(name="edge", namespace="lb", labels={names.GROUP_LABEL: "edge"}, owner_references=[owner])
-        world.objects.store(None, PodMonitor(metadata=metadata))
+        simulation.objects.store(None, PodMonitor(metadata=metadata))
     else:
-        world.records.conflicts[f"PodMonitor {GROUP}"] = ObjectConflict(OwnerConflict("nobody's"), NOW)
-    plan = world.group()
+        simulation.records.conflicts[f"PodMonitor {GROUP}"] = ObjectConflict(
+            OwnerConflict("without a controlling owner"), NOW
+        )
+    plan = simulation.group()
     assert [write.kind for write in plan.writes if isinstance(write, Apply)] == ["ConfigMap", "DaemonSet"]
-    assert accepted(world)[:2] == ("False", "ObjectConflict")
-    assert f"PodMonitor {GROUP} is" in accepted(world)[2]
+    assert accepted(simulation)[:2] == ("False", "ObjectConflict")
+    assert f"PodMonitor {GROUP} is" in accepted(simulation)[2]
     assert plan.requeue_after is not None
 
 
 def test_a_rejected_object_costs_only_the_metrics() -> None:
     """Without the right to create them, the group is served and reports what the API server refused."""
-    world = World(cluster(build.group(metrics_port=9650)))
-    world.objects.has_pod_monitors = True
+    simulation = SimulatedCluster(cluster(build.group(metrics_port=9650)))
+    simulation.objects.has_pod_monitors = True
     role = monitoring(build.group(metrics_port=9650), account=ReconcileOptions().prometheus_account)[1]
-    world.records.rejected[f"Role {ROLE}"] = RejectedObject(digest(role), "attempting to grant extra privileges", NOW)
-    assert applied(world) == ["ConfigMap", "DaemonSet"]
-    status, reason, message = accepted(world)
+    simulation.records.rejected[f"Role {ROLE}"] = RejectedObject(
+        digest(role), "attempting to grant extra privileges", NOW
+    )
+    assert applied_kinds(simulation) == ["ConfigMap", "DaemonSet"]
+    status, reason, message = accepted(simulation)
     assert (status, reason) == ("True", "Accepted")
     assert f"the API server refuses Role {ROLE}: attempting to grant" in message
 

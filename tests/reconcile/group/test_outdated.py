@@ -24,7 +24,7 @@ from kavip.snapshot import Snapshot
 from kavip.vrrp import units
 from kavip.vrrp.running import running_instances
 from kavip.vrrp.sharding import Shard, Shards
-from tests.reconcile.world import GROUP, World, cluster
+from tests.reconcile.simulatedcluster import GROUP, SimulatedCluster, cluster
 from tests.support import build
 
 SERVICES = [f"shop/s{number}" for number in range(8)]
@@ -59,11 +59,11 @@ def some_group(luck: random.Random, *, shared: bool) -> KeepalivedGroup:
     )
 
 
-def some_answers(world: World, luck: random.Random) -> AgentStates:
+def some_answers(simulation: SimulatedCluster, luck: random.Random) -> AgentStates:
     """Answers of some agents: which nodes run the text, are master, or are silent."""
-    configmap = world.objects.configmaps.get(GROUP)
+    configmap = simulation.objects.configmaps.get(GROUP)
     running = running_instances((configmap.data or {})[names.CONFIG_KEY]) if configmap else {}
-    states, heard = {}, {}
+    states, seen = {}, {}
     turn, is_well = int(luck.random() < 0.2), luck.random() < 0.8
     for node in NODES if is_well else luck.sample(NODES, luck.choice((2, 1))):
         leads = {name for index, name in enumerate(sorted(running)) if node == NODES[(index + turn) % 2]}
@@ -73,7 +73,7 @@ def some_answers(world: World, luck: random.Random) -> AgentStates:
         for address in luck.sample(sorted(at), min(len(at), luck.choice((0, 0, 0, 1)))):
             del at[address]
         states[node] = NodeState(
-            config_hash=world.snapshot.groups[GROUP].status.config_hash,
+            config_hash=simulation.snapshot.groups[GROUP].status.config_hash,
             runs=frozenset(at),
             masters=frozenset(address for address, name in at.items() if name in leads),
             instance_of=at,
@@ -82,35 +82,35 @@ def some_answers(world: World, luck: random.Random) -> AgentStates:
                 for name, run in sorted(running.items())
             ),
         )
-        heard[node] = Contact(
+        seen[node] = Contact(
             float(luck.randint(1, 50)), dict.fromkeys(running, 1.0), not is_well and luck.random() < 0.2
         )
-    return AgentStates({GROUP: states}, contacts={GROUP: heard})
+    return AgentStates({GROUP: states}, contacts={GROUP: seen})
 
 
-def happen(world: World, luck: random.Random, *, shared: bool) -> None:
+def happen(simulation: SimulatedCluster, luck: random.Random, *, shared: bool) -> None:
     """Change something at random, mostly one Service."""
     key = luck.choice(SERVICES)
     match luck.choice(("edit", "edit", "edit", "drop", "group", "allow", "node", "answers", "answers", "plan", "plan")):
         case "edit":
-            edited, before = some_service(key, luck), world.snapshot.services.get(key)
+            edited, before = some_service(key, luck), simulation.snapshot.services.get(key)
             if before is not None and luck.random() < 0.5:  # as the API server does: an edit does not change the status
                 edited = msgspec.structs.replace(edited, status=before.status)
-            world.snapshot.put(edited)
+            simulation.snapshot.put(edited)
         case "drop":
-            world.snapshot.drop(names.SERVICE, key)
+            simulation.snapshot.drop(names.SERVICE, key)
         case "group":
-            status = world.snapshot.groups[GROUP].status
-            world.snapshot.put(msgspec.structs.replace(some_group(luck, shared=shared), status=status))
+            status = simulation.snapshot.groups[GROUP].status
+            simulation.snapshot.put(msgspec.structs.replace(some_group(luck, shared=shared), status=status))
         case "allow":
-            world.snapshot.put(build.namespace("shop", env=luck.choice(("prod", "test"))))
+            simulation.snapshot.put(build.namespace("shop", env=luck.choice(("prod", "test"))))
         case "node":
-            world.snapshot.put(build.node("n2", luck.choice(("192.0.2.12", "198.51.100.3", "198.51.100.5"))))
+            simulation.snapshot.put(build.node("n2", luck.choice(("192.0.2.12", "198.51.100.3", "198.51.100.5"))))
         case "answers":
-            world.agents = some_answers(world, luck)
+            simulation.agents = some_answers(simulation, luck)
         case "plan":
-            for each in sorted(world.snapshot.services):
-                world.service(each)
+            for each in sorted(simulation.snapshot.services):
+                simulation.service(each)
 
 
 def one_by_one(shards: Shards, **_more: object) -> Mapping[str, Shard]:
@@ -123,23 +123,29 @@ def one_by_one(shards: Shards, **_more: object) -> Mapping[str, Shard]:
 @given(st.booleans(), st.randoms(use_true_random=False))
 def test_a_plan_is_the_same_with_and_without_memory(shared: bool, luck: random.Random) -> None:
     """After any history, the plan equals that of a controller without memory that treats every Service as special."""
-    world = World(cluster(some_group(luck, shared=shared), build.namespace("shop")))
+    simulation = SimulatedCluster(cluster(some_group(luck, shared=shared), build.namespace("shop")))
     for number, key in enumerate(SERVICES):
-        world.snapshot.put(build.service(key, group=GROUP, type="ClusterIP", external_ips=[f"198.51.100.{number + 1}"]))
+        simulation.snapshot.put(
+            build.service(key, group=GROUP, type="ClusterIP", external_ips=[f"198.51.100.{number + 1}"])
+        )
     for _ in range(3):
-        world.group()
-        world.agents = some_answers(world, luck)
+        simulation.group()
+        simulation.agents = some_answers(simulation, luck)
     for key in SERVICES:
-        world.service(key)
+        simulation.service(key)
     histories = []
     for _ in range(15):
-        happen(world, luck, shared=shared)
-        world.later(luck.choice((0, 1, 5)))
-        snapshot = world.snapshot
+        happen(simulation, luck, shared=shared)
+        simulation.later(luck.choice((0, 1, 5)))
+        snapshot = simulation.snapshot
         every = [each.values() for each in (snapshot.groups, snapshot.nodes, snapshot.namespaces, snapshot.services)]
-        then = World(Snapshot.from_objects(chain.from_iterable(every)), agents=world.agents)
-        then.objects, then.records, then.now = deepcopy(world.objects), deepcopy(world.records), world.now
-        histories.append((then, world.group()))
+        then = SimulatedCluster(Snapshot.from_objects(chain.from_iterable(every)), agents=simulation.agents)
+        then.objects, then.records, then.now = (
+            deepcopy(simulation.objects),
+            deepcopy(simulation.records),
+            simulation.now,
+        )
+        histories.append((then, simulation.group()))
     for then, kept in histories:
         with patch.object(units, "combine", one_by_one):
             assert then.plan(Key(KeyKind.GROUP, GROUP)) == kept
@@ -159,19 +165,21 @@ class Fair(random.Random):
 
 def test_an_edit_of_a_served_service_is_noticed() -> None:
     """Its conditions have an old generation. The other Services are known as served and are not compared again."""
-    world = World(cluster(some_group(Fair(), shared=True), build.namespace("shop")))
+    simulation = SimulatedCluster(cluster(some_group(Fair(), shared=True), build.namespace("shop")))
     for number, key in enumerate(SERVICES):
-        world.snapshot.put(build.service(key, group=GROUP, type="ClusterIP", external_ips=[f"198.51.100.{number + 1}"]))
+        simulation.snapshot.put(
+            build.service(key, group=GROUP, type="ClusterIP", external_ips=[f"198.51.100.{number + 1}"])
+        )
     for _ in range(3):
-        world.group()
-        world.agents = some_answers(world, Fair())
+        simulation.group()
+        simulation.agents = some_answers(simulation, Fair())
     for key in SERVICES:
-        world.service(key)
+        simulation.service(key)
     for _ in range(2):
-        assert world.plan_group().also == ()
-    before = world.snapshot.services[SERVICES[3]]
+        assert simulation.plan_group().also == ()
+    before = simulation.snapshot.services[SERVICES[3]]
     metadata = msgspec.structs.replace(before.metadata, generation=before.metadata.generation + 1)
-    world.snapshot.put(msgspec.structs.replace(before, metadata=metadata))
+    simulation.snapshot.put(msgspec.structs.replace(before, metadata=metadata))
     with patch.object(outdated, "programmed_state", wraps=programmed_state) as judged:
-        assert world.plan_group().also == (Key(KeyKind.SERVICE, SERVICES[3]),)
+        assert simulation.plan_group().also == (Key(KeyKind.SERVICE, SERVICES[3]),)
     assert judged.call_count == 1

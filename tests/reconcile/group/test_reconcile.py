@@ -14,95 +14,95 @@ from kavip.reconcile.group.reconcile import plan_group
 from kavip.reconcile.observed.objects import OwnedObjects
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import GroupPlan, Key, KeyKind, ReconcileOptions
-from tests.reconcile.group.settledgroup import ACCEPTED, API, WEB, applied, condition, serving, settled
-from tests.reconcile.world import GROUP, NOW, World, agent_states, body_of, cluster, running
+from tests.reconcile.group.settledgroup import ACCEPTED, API, WEB, applied_kinds, condition, serving, settled
+from tests.reconcile.simulatedcluster import GROUP, NOW, SimulatedCluster, agent_states, body_of, cluster, running
 from tests.support import build
 
 
 # --- order of things --------------------------------------------------------------------------------------------------
 def test_a_vrid_is_persisted_before_it_is_published() -> None:
     """The first plan writes the status. The text has the instance only after the status names its VRID."""
-    world = settled(build.group())
-    world.snapshot.put(serving(WEB, "192.0.2.130"))
-    first = world.group()
+    simulation = settled(build.group())
+    simulation.snapshot.put(serving(WEB, "192.0.2.130"))
+    first = simulation.group()
     assert body_of(first)["routerIDs"] == {WEB: 1}
-    assert not applied(first)
-    second = world.group()
-    assert applied(second) == ["ConfigMap"]
-    assert "vrrp_instance shop/web {" in world.text()
+    assert not applied_kinds(first)
+    second = simulation.group()
+    assert applied_kinds(second) == ["ConfigMap"]
+    assert "vrrp_instance shop/web {" in simulation.text()
 
 
 def test_new_services_do_not_delay_persisted_ones() -> None:
     """With new Services before each plan, it publishes the persisted VRIDs and persists the new ones."""
-    world = settled(build.group())
-    world.snapshot.put(serving(WEB, "192.0.2.130"))
-    world.group()
-    world.snapshot.put(serving(API, "192.0.2.131"))
-    plan = world.group()
-    assert applied(plan) == ["ConfigMap"]
+    simulation = settled(build.group())
+    simulation.snapshot.put(serving(WEB, "192.0.2.130"))
+    simulation.group()
+    simulation.snapshot.put(serving(API, "192.0.2.131"))
+    plan = simulation.group()
+    assert applied_kinds(plan) == ["ConfigMap"]
     assert body_of(plan)["routerIDs"] == {API: 2}
-    assert "shop/web" in world.text()
-    assert "shop/api" not in world.text()
+    assert "shop/web" in simulation.text()
+    assert "shop/api" not in simulation.text()
 
 
 def test_a_vrid_that_must_change_changes_in_the_status_first() -> None:
     """A blacklisted VRID that is in use changes in the status first, so the text always has the instance."""
-    world = settled(build.group(), serving(WEB, "192.0.2.130"))
-    group = world.snapshot.groups[GROUP]
+    simulation = settled(build.group(), serving(WEB, "192.0.2.130"))
+    group = simulation.snapshot.groups[GROUP]
     spec = msgspec.structs.replace(group.spec, blacklist_router_ids=[1])
-    world.snapshot.put(msgspec.structs.replace(group, spec=spec))
-    plan = world.group()
+    simulation.snapshot.put(msgspec.structs.replace(group, spec=spec))
+    plan = simulation.group()
     assert body_of(plan)["routerIDs"] == {WEB: 2}
-    assert not applied(plan)
-    world.group()
-    assert "virtual_router_id 2" in world.text()
+    assert not applied_kinds(plan)
+    simulation.group()
+    assert "virtual_router_id 2" in simulation.text()
 
 
 def test_vrids_in_the_status_are_kept() -> None:
     """VRIDs in the status stay, in any order of Services."""
-    world = settled(build.group(router_ids={WEB: 77}), serving(API, "192.0.2.131"), serving(WEB, "192.0.2.130"))
-    assert world.snapshot.groups[GROUP].status.router_ids == {API: 1, WEB: 77}
+    simulation = settled(build.group(router_ids={WEB: 77}), serving(API, "192.0.2.131"), serving(WEB, "192.0.2.130"))
+    assert simulation.snapshot.groups[GROUP].status.router_ids == {API: 1, WEB: 77}
 
 
 def test_a_deleted_service_frees_its_vrid() -> None:
     """The VRID and the instance are removed with the Service."""
-    world = settled(build.group(), serving(WEB, "192.0.2.130"))
-    world.snapshot.drop(names.SERVICE, WEB)
-    world.settle(Key(KeyKind.GROUP, GROUP))
-    assert not world.snapshot.groups[GROUP].status.router_ids
-    assert "shop/web" not in world.text()
+    simulation = settled(build.group(), serving(WEB, "192.0.2.130"))
+    simulation.snapshot.drop(names.SERVICE, WEB)
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    assert not simulation.snapshot.groups[GROUP].status.router_ids
+    assert "shop/web" not in simulation.text()
 
 
 def test_the_port_is_persisted_before_the_daemon_set_uses_it() -> None:
     """Nothing is applied before the status names the port."""
-    world = World(cluster(build.group()))
-    first = world.group()
-    assert not applied(first)
+    simulation = SimulatedCluster(cluster(build.group()))
+    first = simulation.group()
+    assert not applied_kinds(first)
     assert body_of(first)["metricsPort"] == 9650
-    assert applied(world.group()) == ["ConfigMap", "DaemonSet"]
+    assert applied_kinds(simulation.group()) == ["ConfigMap", "DaemonSet"]
 
 
 def test_a_crd_that_drops_the_port_stops_nothing() -> None:
-    """Where the CRD is keepalived-operator's, it drops new status fields: the group goes on."""
-    world = World(cluster(build.group()))
-    world.group()
-    written = world.snapshot.groups[GROUP]
+    """Where the CRD is keepalived-operator's, it drops new status fields: the group still works."""
+    simulation = SimulatedCluster(cluster(build.group()))
+    simulation.group()
+    written = simulation.snapshot.groups[GROUP]
     kept = GroupStatus(conditions=written.status.conditions, router_ids=written.status.router_ids)
-    world.snapshot.put(msgspec.structs.replace(written, status=kept))
-    assert applied(world.group()) == ["ConfigMap", "DaemonSet"]
+    simulation.snapshot.put(msgspec.structs.replace(written, status=kept))
+    assert applied_kinds(simulation.group()) == ["ConfigMap", "DaemonSet"]
 
 
 def test_the_config_map_is_written_before_the_daemon_set() -> None:
     """A pod without its ConfigMap would wait for kubelet's next attempt."""
-    world = World(cluster(build.group(metrics_port=9700)))
-    assert applied(world.group()) == ["ConfigMap", "DaemonSet"]
+    simulation = SimulatedCluster(cluster(build.group(metrics_port=9700)))
+    assert applied_kinds(simulation.group()) == ["ConfigMap", "DaemonSet"]
 
 
 # --- nothing to do ----------------------------------------------------------------------------------------------------
 def test_a_plan_applied_to_its_own_result_is_empty() -> None:
     """A plan after all writes has no writes."""
-    world = settled(build.group(), serving(WEB, "192.0.2.130"), serving(API, "2001:db8::1"))
-    assert not world.group().writes
+    simulation = settled(build.group(), serving(WEB, "192.0.2.130"), serving(API, "2001:db8::1"))
+    assert not simulation.group().writes
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -113,19 +113,19 @@ def test_shuffled_input_gives_the_same_bytes(seed: int) -> None:
     objects += [build.node(f"n{n}", f"192.0.2.{10 + n}") for n in range(1, 4)]
     expected = settled(*objects, nodes=0)
     random.Random(seed).shuffle(objects)
-    world = settled(*objects, nodes=0)
-    assert world.text() == expected.text()
-    assert world.snapshot.groups[GROUP].status == expected.snapshot.groups[GROUP].status
+    simulation = settled(*objects, nodes=0)
+    assert simulation.text() == expected.text()
+    assert simulation.snapshot.groups[GROUP].status == expected.snapshot.groups[GROUP].status
 
 
 def test_a_group_in_deletion_is_not_written() -> None:
     """The garbage collector deletes the objects of a deleted group; kavip does not apply them again."""
-    world = settled(build.group(), serving(WEB, "192.0.2.130"))
-    group = world.snapshot.groups[GROUP]
+    simulation = settled(build.group(), serving(WEB, "192.0.2.130"))
+    group = simulation.snapshot.groups[GROUP]
     metadata = msgspec.structs.replace(group.metadata, deletion_timestamp="2026-03-01T00:00:00Z")
-    world.snapshot.put(msgspec.structs.replace(group, metadata=metadata))
-    world.objects = OwnedObjects()
-    assert world.group() == GroupPlan()
+    simulation.snapshot.put(msgspec.structs.replace(group, metadata=metadata))
+    simulation.objects = OwnedObjects()
+    assert simulation.group() == GroupPlan()
 
 
 def test_a_deleted_group_enqueues_its_services() -> None:
@@ -138,63 +138,63 @@ def test_a_deleted_group_enqueues_its_services() -> None:
 def test_bad_lines_cost_only_their_service() -> None:
     """The group is accepted, the other Services are served, and the Service is reconciled."""
     bad = serving(WEB, "192.0.2.130", annotations={names.VERBATIM_ANNOTATION: '{"virtual_router_id": "2"}'})
-    world = settled(build.group(), bad, serving(API, "192.0.2.131"))
-    assert condition(world, ACCEPTED)[:2] == ("True", "Accepted")
-    assert "vrrp_instance shop/api {" in world.text()
-    assert "virtual_router_id 2\n" in world.text()  # the VRID of shop/web, not the one in its line
+    simulation = settled(build.group(), bad, serving(API, "192.0.2.131"))
+    assert condition(simulation, ACCEPTED)[:2] == ("True", "Accepted")
+    assert "vrrp_instance shop/api {" in simulation.text()
+    assert "virtual_router_id 2\n" in simulation.text()  # the VRID of shop/web, not the one in its line
 
 
 def test_missing_vrids_cost_only_the_youngest() -> None:
     """The oldest Services get the VRIDs."""
     group = build.group(blacklist_router_ids=list(range(3, 256)))
     services = [serving(f"shop/s{n}", f"192.0.2.{130 + n}", created=f"2026-01-0{n}T00:00:00Z") for n in (3, 1, 2)]
-    world = settled(group, *services)
-    assert world.snapshot.groups[GROUP].status.router_ids == {"shop/s1": 1, "shop/s2": 2}
-    assert condition(world, ACCEPTED)[:2] == ("True", "Accepted")
+    simulation = settled(group, *services)
+    assert simulation.snapshot.groups[GROUP].status.router_ids == {"shop/s1": 1, "shop/s2": 2}
+    assert condition(simulation, ACCEPTED)[:2] == ("True", "Accepted")
     for key in ("shop/s1", "shop/s2", "shop/s3"):
-        world.service(key)
-    assert world.condition("shop/s3", names.ConditionType.SERVICE_PROGRAMMED) == ("False", "RouterIDsExhausted")
-    assert world.condition("shop/s1", names.ConditionType.SERVICE_PROGRAMMED) == ("False", "Pending")
+        simulation.service(key)
+    assert simulation.condition("shop/s3", names.ConditionType.SERVICE_PROGRAMMED) == ("False", "RouterIDsExhausted")
+    assert simulation.condition("shop/s1", names.ConditionType.SERVICE_PROGRAMMED) == ("False", "Pending")
 
 
 def test_a_vip_of_an_older_service_in_another_group_is_left_out() -> None:
     """The same VIP in two groups would be on two nodes."""
     older = serving("shop/old", "192.0.2.130", group="lb/other")
     younger = serving(WEB, "192.0.2.130", "192.0.2.131", created="2026-02-01T00:00:00Z")
-    world = settled(build.group(), build.group("lb/other"), older, younger)
-    assert "192.0.2.131" in world.text()
-    assert "192.0.2.130" not in world.text()
+    simulation = settled(build.group(), build.group("lb/other"), older, younger)
+    assert "192.0.2.131" in simulation.text()
+    assert "192.0.2.130" not in simulation.text()
 
 
 def test_a_nodes_own_address_never_reaches_the_text() -> None:
     """keepalived would delete the address from its node, of whatever group."""
-    world = settled(
+    simulation = settled(
         build.group(node_selector={"edge": "true"}),
         serving(WEB, "192.0.2.12", "192.0.2.131"),
         build.node("e1", "192.0.2.21", labels={"edge": "true"}),
     )
-    assert "192.0.2.12/" not in world.text()
-    assert "192.0.2.131/" in world.text()
+    assert "192.0.2.12/" not in simulation.text()
+    assert "192.0.2.131/" in simulation.text()
 
 
 def test_services_of_namespaces_that_are_not_allowed_are_left_out() -> None:
     """These Services get neither a VRID nor their VIPs."""
     group = build.group(allowed_namespaces=LabelSelector(match_labels={"team": "a"}))
-    world = settled(group, build.namespace("shop", team="b"), serving(WEB, "192.0.2.130"))
-    assert "192.0.2.130" not in world.text()
-    assert not world.snapshot.groups[GROUP].status.router_ids
+    simulation = settled(group, build.namespace("shop", team="b"), serving(WEB, "192.0.2.130"))
+    assert "192.0.2.130" not in simulation.text()
+    assert not simulation.snapshot.groups[GROUP].status.router_ids
 
 
 def test_services_with_an_outdated_condition_are_enqueued() -> None:
     """The group's plan enqueues these Services, and no others."""
-    world = settled(build.group(), serving(WEB, "192.0.2.130"), serving(API, "192.0.2.131"))
+    simulation = settled(build.group(), serving(WEB, "192.0.2.130"), serving(API, "192.0.2.131"))
     for key in (WEB, API):
-        world.service(key)
-    assert world.group().also == ()
-    world.agents = agent_states(n1=running("h", "192.0.2.130"), n2=running("h", "192.0.2.130"))
-    assert world.group().also == (Key(KeyKind.SERVICE, WEB),)
-    world.service(WEB)
-    assert world.group().also == ()
+        simulation.service(key)
+    assert simulation.group().also == ()
+    simulation.agents = agent_states(n1=running("h", "192.0.2.130"), n2=running("h", "192.0.2.130"))
+    assert simulation.group().also == (Key(KeyKind.SERVICE, WEB),)
+    simulation.service(WEB)
+    assert simulation.group().also == ()
 
 
 # --- Shared -----------------------------------------------------------------------------------------------------------
@@ -202,26 +202,26 @@ def test_shared_instances_serve_more_services_than_there_are_vrids() -> None:
     """Three hundred Services use four instances, and the status shows each one the VRID of its instance."""
     group = build.group(instances=Instances(mode="Shared", count=4))
     services = [serving(f"shop/s{n:03}", f"198.18.{n // 250}.{n % 250 + 1}") for n in range(300)]
-    world = settled(group, *services)
-    ids = world.snapshot.groups[GROUP].status.router_ids or {}
+    simulation = settled(group, *services)
+    ids = simulation.snapshot.groups[GROUP].status.router_ids or {}
     assert {ids[f"group/{n}"] for n in range(4)} == {1, 2, 3, 4}
     assert all(ids[service.key] in range(1, 5) for service in services)
-    assert world.text().count("vrrp_instance group/") == 4
-    assert len(world.snapshot.groups[GROUP].status.instances or ()) == 4
-    assert sum(each.virtual_ips for each in world.snapshot.groups[GROUP].status.instances or ()) == 300
+    assert simulation.text().count("vrrp_instance group/") == 4
+    assert len(simulation.snapshot.groups[GROUP].status.instances or ()) == 4
+    assert sum(each.virtual_ips for each in simulation.snapshot.groups[GROUP].status.instances or ()) == 300
 
 
 # --- neighbours -------------------------------------------------------------------------------------------------------
 def test_groups_of_one_segment_take_different_vrids() -> None:
     """A group does not take the VRIDs that another group has persisted."""
     one, two = build.group("lb/one", segment="lan"), build.group("lb/two", segment="lan")
-    world = World(
+    simulation = SimulatedCluster(
         cluster(one, two, serving(WEB, "192.0.2.130", group="lb/one"), serving(API, "192.0.2.131", group="lb/two"))
     )
     keys = Key(KeyKind.GROUP, "lb/one"), Key(KeyKind.GROUP, "lb/two")
-    world.settle(*keys)
-    assert world.snapshot.groups["lb/one"].status.router_ids == {WEB: 1}
-    assert world.snapshot.groups["lb/two"].status.router_ids == {API: 2}
+    simulation.settle(*keys)
+    assert simulation.snapshot.groups["lb/one"].status.router_ids == {WEB: 1}
+    assert simulation.snapshot.groups["lb/two"].status.router_ids == {API: 2}
 
 
 def test_a_vrid_that_is_not_in_the_status_yet_is_taken() -> None:
@@ -248,9 +248,9 @@ def test_of_two_groups_with_one_vrid_and_port_the_older_keeps_both() -> None:
         for each in (old, new)
     ]
     services = serving(WEB, "192.0.2.130", group="lb/old"), serving(API, "192.0.2.131", group="lb/new")
-    world = World(cluster(*both, *services))
-    world.settle(Key(KeyKind.GROUP, "lb/new"), Key(KeyKind.GROUP, "lb/old"))
-    status = {key: group.status for key, group in world.snapshot.groups.items()}
+    simulation = SimulatedCluster(cluster(*both, *services))
+    simulation.settle(Key(KeyKind.GROUP, "lb/new"), Key(KeyKind.GROUP, "lb/old"))
+    status = {key: group.status for key, group in simulation.snapshot.groups.items()}
     assert (status["lb/old"].router_ids, status["lb/old"].metrics_port) == ({WEB: 7}, 9660)
     assert (status["lb/new"].router_ids, status["lb/new"].metrics_port) == ({API: 1}, 9650)
 
@@ -259,9 +259,9 @@ def test_groups_on_different_nodes_may_use_one_port() -> None:
     """A port is in use only on nodes that both groups share."""
     groups = [build.group(f"lb/{name}", node_selector={"rack": name}) for name in ("a", "b")]
     nodes = [build.node(name, f"192.0.2.{n}", labels={"rack": name}) for n, name in ((21, "a"), (22, "b"))]
-    world = World(cluster(*groups, *nodes, nodes=0), options=ReconcileOptions(agent_port=9700))
-    world.settle(Key(KeyKind.GROUP, "lb/a"), Key(KeyKind.GROUP, "lb/b"))
-    assert {group.status.metrics_port for group in world.snapshot.groups.values()} == {9700}
+    simulation = SimulatedCluster(cluster(*groups, *nodes, nodes=0), options=ReconcileOptions(agent_port=9700))
+    simulation.settle(Key(KeyKind.GROUP, "lb/a"), Key(KeyKind.GROUP, "lb/b"))
+    assert {group.status.metrics_port for group in simulation.snapshot.groups.values()} == {9700}
 
 
 @pytest.mark.parametrize("key", [names.AGENT_KEY, names.CONFIG_KEY])
@@ -270,8 +270,8 @@ def test_groups_on_different_nodes_may_use_one_port() -> None:
 )
 def test_invalid_content_of_the_config_map_is_overwritten(key: str, text: str) -> None:
     """A user who writes the group's ConfigMap neither stops kavip nor keeps it busy."""
-    world = settled(build.group(), serving(WEB, "192.0.2.130"))
-    before = world.objects.configmaps[GROUP]
-    world.objects.configmaps[GROUP] = replace(before, data={**(before.data or {}), key: text})
-    world.settle(Key(KeyKind.GROUP, GROUP))
-    assert world.objects.configmaps[GROUP].data == before.data
+    simulation = settled(build.group(), serving(WEB, "192.0.2.130"))
+    before = simulation.objects.configmaps[GROUP]
+    simulation.objects.configmaps[GROUP] = replace(before, data={**(before.data or {}), key: text})
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    assert simulation.objects.configmaps[GROUP].data == before.data

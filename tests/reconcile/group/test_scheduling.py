@@ -12,7 +12,7 @@ from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import Key, KeyKind
 from kavip.reconcile.service.vips import ServingGroup
 from tests.reconcile.group.settledgroup import PROGRAMMED, READY, WEB, condition, serving, with_pods
-from tests.reconcile.world import GROUP, World, agent_states, cluster, pod, running
+from tests.reconcile.simulatedcluster import GROUP, SimulatedCluster, agent_states, cluster, pod, running
 from tests.support import build
 
 TAINT = "node-role.kubernetes.io/control-plane:NoSchedule"
@@ -27,27 +27,29 @@ NOT_EXCLUDED = {
 WORKERS_ONLY = pytest.mark.parametrize("spec", [{"tolerations": []}, {"affinity": NOT_EXCLUDED}])
 
 
-def with_control_plane(**spec: Any) -> World:
+def with_control_plane(**spec: Any) -> SimulatedCluster:
     """A group with a Service and pods on n1 and n2, and a control-plane node without a pod."""
     control_plane = build.node("cp", "192.0.2.10", labels={EXCLUDED: ""}, taints=[TAINT])
-    world = World(cluster(build.group(unicast_enabled=True, **spec), serving(WEB, "192.0.2.200"), control_plane))
-    with_pods(world, pod("edge-1", "n1"), pod("edge-2", "n2"))
-    world.settle(Key(KeyKind.GROUP, GROUP))
-    config_hash = world.snapshot.groups[GROUP].status.config_hash
+    simulation = SimulatedCluster(
+        cluster(build.group(unicast_enabled=True, **spec), serving(WEB, "192.0.2.200"), control_plane)
+    )
+    with_pods(simulation, pod("edge-1", "n1"), pod("edge-2", "n2"))
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    config_hash = simulation.snapshot.groups[GROUP].status.config_hash
     runs = running(config_hash, "192.0.2.200")
-    world.agents = agent_states(n1=running(config_hash, "192.0.2.200", master=True), n2=runs)
-    world.settle(Key(KeyKind.GROUP, GROUP), Key(KeyKind.SERVICE, WEB))
-    return world
+    simulation.agents = agent_states(n1=running(config_hash, "192.0.2.200", master=True), n2=runs)
+    simulation.settle(Key(KeyKind.GROUP, GROUP), Key(KeyKind.SERVICE, WEB))
+    return simulation
 
 
 @WORKERS_ONLY
 def test_a_node_that_gets_no_pod_is_not_waited_for(spec: Any) -> None:
     """Group and Service are programmed when the nodes with a pod run the configuration; only these count."""
-    world = with_control_plane(**spec)
-    assert condition(world, READY)[:2] == ("True", "Ready")
-    assert condition(world, PROGRAMMED)[:2] == ("True", "Programmed")
-    assert world.condition(WEB, names.ConditionType.SERVICE_PROGRAMMED) == ("True", "Programmed")
-    nodes = world.snapshot.groups[GROUP].status.nodes
+    simulation = with_control_plane(**spec)
+    assert condition(simulation, READY)[:2] == ("True", "Ready")
+    assert condition(simulation, PROGRAMMED)[:2] == ("True", "Programmed")
+    assert simulation.condition(WEB, names.ConditionType.SERVICE_PROGRAMMED) == ("True", "Programmed")
+    nodes = simulation.snapshot.groups[GROUP].status.nodes
     assert nodes is not None
     assert (nodes.desired, nodes.ready, nodes.current) == (2, 2, 2)
 
@@ -55,10 +57,10 @@ def test_a_node_that_gets_no_pod_is_not_waited_for(spec: Any) -> None:
 @WORKERS_ONLY
 def test_a_node_that_gets_no_pod_is_no_peer(spec: Any) -> None:
     """The text has neither a priority nor a peer for it."""
-    world = with_control_plane(**spec)
-    assert "cp" not in world.text()
-    assert "192.0.2.10 " not in world.text()
-    plan = world.plan_group()
+    simulation = with_control_plane(**spec)
+    assert "cp" not in simulation.text()
+    assert "192.0.2.10 " not in simulation.text()
+    plan = simulation.plan_group()
     assert plan.target is not None
     assert sorted(plan.target.hosts) == ["n1", "n2"]
 
@@ -66,41 +68,41 @@ def test_a_node_that_gets_no_pod_is_no_peer(spec: Any) -> None:
 def test_no_nodes_names_the_fields_that_exclude_them() -> None:
     """The conditions of group and Service name the fields that exclude all nodes."""
     tainted = build.node("n1", "192.0.2.11", taints=[TAINT])
-    world = World(cluster(build.group(tolerations=[]), serving(WEB, "192.0.2.200"), tainted, nodes=0))
-    world.settle(Key(KeyKind.GROUP, GROUP), Key(KeyKind.SERVICE, WEB))
-    assert condition(world, READY) == (
+    simulation = SimulatedCluster(cluster(build.group(tolerations=[]), serving(WEB, "192.0.2.200"), tainted, nodes=0))
+    simulation.settle(Key(KeyKind.GROUP, GROUP), Key(KeyKind.SERVICE, WEB))
+    assert condition(simulation, READY) == (
         "False",
         "NoNodes",
         "no node matches spec.nodeSelector or spec.tolerations: label a node, or change the field",
     )
-    assert world.condition(WEB, names.ConditionType.SERVICE_PROGRAMMED) == ("False", "NoNodes")
+    assert simulation.condition(WEB, names.ConditionType.SERVICE_PROGRAMMED) == ("False", "NoNodes")
 
 
 def test_a_node_whose_taint_evicts_no_pod_does_not_stop_others_from_joining() -> None:
     """The pod on a tainted node may stay forever. It stays a peer, and new nodes join."""
-    world = with_control_plane(tolerations=[])
-    world.snapshot.put(build.node("n1", "192.0.2.11", taints=["dedicated=db:NoSchedule"]))
-    world.snapshot.put(build.node("n3", "192.0.2.13"))
-    with_pods(world, pod("edge-1", "n1"), pod("edge-2", "n2"), pod("edge-3", "n3"))
+    simulation = with_control_plane(tolerations=[])
+    simulation.snapshot.put(build.node("n1", "192.0.2.11", taints=["dedicated=db:NoSchedule"]))
+    simulation.snapshot.put(build.node("n3", "192.0.2.13"))
+    with_pods(simulation, pod("edge-1", "n1"), pod("edge-2", "n2"), pod("edge-3", "n3"))
     for _ in range(3):
-        world.settle(Key(KeyKind.GROUP, GROUP))
-        runs = running(world.snapshot.groups[GROUP].status.config_hash, "192.0.2.200")
-        world.agents = agent_states(n1=runs, n2=runs, n3=runs)
-    assert "@n1 unicast_src_ip 192.0.2.11" in world.text()
-    assert "@n3 unicast_src_ip 192.0.2.13" in world.text()
-    target = world.plan_group().target
+        simulation.settle(Key(KeyKind.GROUP, GROUP))
+        runs = running(simulation.snapshot.groups[GROUP].status.config_hash, "192.0.2.200")
+        simulation.agents = agent_states(n1=runs, n2=runs, n3=runs)
+    assert "@n1 unicast_src_ip 192.0.2.11" in simulation.text()
+    assert "@n3 unicast_src_ip 192.0.2.13" in simulation.text()
+    target = simulation.plan_group().target
     assert target is not None
     assert sorted(target.hosts) == ["n1", "n2", "n3"]
 
 
 def test_a_node_that_keeps_its_pod_switches_with_the_others() -> None:
     """Its keepalived would be a second master, so it must be prepared; it does not count as a node that has left."""
-    world = with_control_plane(tolerations=[])
-    world.snapshot.put(build.node("n1", "192.0.2.11", taints=["dedicated=db:NoSchedule"]))
-    world.snapshot.put(build.group(unicast_enabled=False, tolerations=[], router_ids={WEB: 1}))
-    world.settle(Key(KeyKind.GROUP, GROUP))
-    assert "no longer" not in condition(world, PROGRAMMED)[2]
-    assert "n1: it has not prepared the change yet" in condition(world, PROGRAMMED)[2]
+    simulation = with_control_plane(tolerations=[])
+    simulation.snapshot.put(build.node("n1", "192.0.2.11", taints=["dedicated=db:NoSchedule"]))
+    simulation.snapshot.put(build.group(unicast_enabled=False, tolerations=[], router_ids={WEB: 1}))
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    assert "no longer" not in condition(simulation, PROGRAMMED)[2]
+    assert "n1: it has not prepared the change yet" in condition(simulation, PROGRAMMED)[2]
 
 
 def test_a_taint_enqueues_the_groups() -> None:
@@ -114,10 +116,10 @@ def test_a_taint_enqueues_the_groups() -> None:
 @pytest.mark.parametrize("taints", [[], ["node.kubernetes.io/unreachable:NoSchedule"]])
 def test_a_node_that_is_down_is_not_expected_to_answer(taints: list[str]) -> None:
     """Its pod object stays, tainted or not. NoMaster is reported without its answer."""
-    world = with_control_plane(tolerations=[])
+    simulation = with_control_plane(tolerations=[])
     node = build.node("n1", "192.0.2.11", taints=taints)
     down = msgspec.structs.replace(node.status, conditions=[NodeCondition(type="Ready", status="Unknown")])
-    world.snapshot.put(msgspec.structs.replace(node, status=down))
-    observed = Observed(world.agents, world.objects)
-    serving = ServingGroup.of(world.snapshot, GROUP, observed)
+    simulation.snapshot.put(msgspec.structs.replace(node, status=down))
+    observed = Observed(simulation.agents, simulation.objects)
+    serving = ServingGroup.of(simulation.snapshot, GROUP, observed)
     assert serving.mastership(observed).expected == ("n2",)

@@ -20,29 +20,29 @@ from tests.reconcile.group.settledgroup import (
     PROGRAMMED,
     READY,
     WEB,
-    applied,
+    applied_kinds,
     condition,
     serving,
     settled,
     with_pods,
 )
-from tests.reconcile.world import GROUP, NOW, World, agent_states, cluster, pod, running
+from tests.reconcile.simulatedcluster import GROUP, NOW, SimulatedCluster, agent_states, cluster, pod, running
 from tests.support import build
 
 
 # --- conditions and the rest of status --------------------------------------------------------------------------------
 def test_the_status_of_a_group_that_works() -> None:
     """A working group has all conditions, counts, hash and port in its status."""
-    world = with_pods(settled(build.group(), serving(WEB, "192.0.2.130")), pod("p1", "n1"), pod("p2", "n2"))
-    config_hash = world.snapshot.groups[GROUP].status.config_hash
+    simulation = with_pods(settled(build.group(), serving(WEB, "192.0.2.130")), pod("p1", "n1"), pod("p2", "n2"))
+    config_hash = simulation.snapshot.groups[GROUP].status.config_hash
     sight = InstanceState("shop/web", 1, 4, "BACKUP", 1)
     states = {
         "n1": NodeState(config_hash=config_hash, instances=(msgspec_replace(sight, state="MASTER"),)),
         "n2": NodeState(config_hash=config_hash, instances=(sight,)),
     }
-    world.agents = agent_states(**states)
-    world.settle(Key(KeyKind.GROUP, GROUP))
-    status = world.snapshot.groups[GROUP].status
+    simulation.agents = agent_states(**states)
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    status = simulation.snapshot.groups[GROUP].status
     assert {each.type: (each.status, each.reason) for each in status.conditions or ()} == {
         "Accepted": ("True", "Accepted"),
         "Programmed": ("True", "Programmed"),
@@ -59,36 +59,36 @@ def test_the_status_of_a_group_that_works() -> None:
 
 def test_programmed_names_excluded_instances() -> None:
     """All nodes are current. Programmed names the excluded instances, and the first node with its reason."""
-    world = with_pods(settled(build.group(), serving(WEB, "192.0.2.130")), pod("p1", "n1"), pod("p2", "n2"))
-    config_hash = world.snapshot.groups[GROUP].status.config_hash
+    simulation = with_pods(settled(build.group(), serving(WEB, "192.0.2.130")), pod("p1", "n1"), pod("p2", "n2"))
+    config_hash = simulation.snapshot.groups[GROUP].status.config_hash
     left_out = tuple(ExcludedInstance(name=f"shop/{name}", reason="line 3") for name in "abcde")
-    world.agents = agent_states(n1=running(config_hash), n2=running(config_hash, excluded=left_out))
-    world.settle(Key(KeyKind.GROUP, GROUP))
-    status, reason, message = condition(world, PROGRAMMED, GROUP)
+    simulation.agents = agent_states(n1=running(config_hash), n2=running(config_hash, excluded=left_out))
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    status, reason, message = condition(simulation, PROGRAMMED, GROUP)
     assert (status, reason) == ("False", "RefusedByAgent")
     assert (
         message == f"nodes exclude shop/a, shop/b, shop/c and 2 more from configuration {config_hash}; node n2: line 3"
     )
-    nodes = world.snapshot.groups[GROUP].status.nodes
+    nodes = simulation.snapshot.groups[GROUP].status.nodes
     assert nodes is not None and nodes.current == 2
 
 
 def test_ready_has_the_warnings_of_nodes() -> None:
     """Ready stays True and has the warnings of the first node, for example kube-proxy without strictARP."""
-    world = with_pods(settled(build.group(), serving(WEB, "192.0.2.130")), pod("p1", "n1"), pod("p2", "n2"))
+    simulation = with_pods(settled(build.group(), serving(WEB, "192.0.2.130")), pod("p1", "n1"), pod("p2", "n2"))
     note = "this node answers ARP for VIPs of other nodes"
     arp = (NodeProblem(ProblemCode.STRICT_ARP_OFF, note),)
-    world.agents = agent_states(n1=running("h"), n2=replace(running("h"), notes=arp))
-    world.settle(Key(KeyKind.GROUP, GROUP))
-    assert condition(world, READY, GROUP) == ("True", "Ready", f"every pod is ready; node n2: {note}")
-    world.agents = agent_states(n1=replace(running("h"), notes=arp), n2=replace(running("h"), notes=arp))
-    world.settle(Key(KeyKind.GROUP, GROUP))
-    assert condition(world, READY, GROUP) == ("True", "Ready", f"every pod is ready; nodes n1, n2: {note}")
+    simulation.agents = agent_states(n1=running("h"), n2=replace(running("h"), notes=arp))
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    assert condition(simulation, READY, GROUP) == ("True", "Ready", f"every pod is ready; node n2: {note}")
+    simulation.agents = agent_states(n1=replace(running("h"), notes=arp), n2=replace(running("h"), notes=arp))
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    assert condition(simulation, READY, GROUP) == ("True", "Ready", f"every pod is ready; nodes n1, n2: {note}")
     web = NodeProblem(ProblemCode.CHECK_FAILING, "web fails")
-    world.agents = agent_states(n1=replace(running("h"), notes=(web, *arp)), n2=replace(running("h"), notes=arp))
-    world.settle(Key(KeyKind.GROUP, GROUP))
+    simulation.agents = agent_states(n1=replace(running("h"), notes=(web, *arp)), n2=replace(running("h"), notes=arp))
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
     both = f"every pod is ready; node n1: web fails; nodes n1, n2: {note}"
-    assert condition(world, READY, GROUP) == ("True", "Ready", both)
+    assert condition(simulation, READY, GROUP) == ("True", "Ready", both)
 
 
 def msgspec_replace(sight: InstanceState, **changes: Any) -> InstanceState:
@@ -107,54 +107,54 @@ def msgspec_replace(sight: InstanceState, **changes: Any) -> InstanceState:
 )
 def test_accepted_names_an_invalid_field(group: KeepalivedGroup, message: str) -> None:
     """The controller validates groups again: the webhook may have been down."""
-    world = World(cluster(group))
-    world.settle(Key(KeyKind.GROUP, group.key))
-    status, reason, text = condition(world, ACCEPTED, group.key)
+    simulation = SimulatedCluster(cluster(group))
+    simulation.settle(Key(KeyKind.GROUP, group.key))
+    status, reason, text = condition(simulation, ACCEPTED, group.key)
     assert (status, reason) == ("False", "Invalid")
     assert message in text
 
 
 def test_a_group_without_a_usable_interface_gets_no_objects() -> None:
     """The group has no configuration, so nothing is applied."""
-    world = World(cluster(build.group(interface="eth0;id", metrics_port=9650)))
-    plan = world.group()
-    assert not applied(plan)
+    simulation = SimulatedCluster(cluster(build.group(interface="eth0;id", metrics_port=9650)))
+    plan = simulation.group()
+    assert not applied_kinds(plan)
     assert plan.target is None
-    assert condition(world, PROGRAMMED)[:2] == ("False", "Pending")
+    assert condition(simulation, PROGRAMMED)[:2] == ("False", "Pending")
 
 
 def test_an_invalid_line_does_not_stop_the_group() -> None:
     """A line that is not allowed is left out, and the VIPs are served."""
-    world = settled(build.group(verbatim_config={"notify_master": "/bin/sh"}), serving(WEB, "192.0.2.130"))
-    assert "vrrp_instance shop/web" in world.text()
-    assert "notify_master" not in world.text()
+    simulation = settled(build.group(verbatim_config={"notify_master": "/bin/sh"}), serving(WEB, "192.0.2.130"))
+    assert "vrrp_instance shop/web" in simulation.text()
+    assert "notify_master" not in simulation.text()
 
 
 def test_the_younger_of_two_default_groups_reports_it_and_is_served() -> None:
     """Accepted of the younger group is False with the reason DuplicateDefault, but the group is served."""
     older = build.group("lb/first", default=True)
-    world = settled(older, build.group(default=True, created="2026-02-01T00:00:00Z"))
-    assert condition(world, ACCEPTED)[:2] == ("False", "DuplicateDefault")
-    assert GROUP in world.objects.daemonsets
+    simulation = settled(older, build.group(default=True, created="2026-02-01T00:00:00Z"))
+    assert condition(simulation, ACCEPTED)[:2] == ("False", "DuplicateDefault")
+    assert GROUP in simulation.objects.daemonsets
 
 
 def test_ready_no_nodes() -> None:
     """Ready is False with the reason NoNodes."""
-    world = settled(build.group(node_selector={"edge": "true"}))
-    assert condition(world, READY)[:2] == ("False", "NoNodes")
+    simulation = settled(build.group(node_selector={"edge": "true"}))
+    assert condition(simulation, READY)[:2] == ("False", "NoNodes")
 
 
 def test_ready_pods_not_ready() -> None:
     """The condition names the nodes whose pod is not ready."""
-    world = with_pods(settled(build.group()), pod("p1", "n1"), pod("p2", "n2", ready=False))
-    world.settle(Key(KeyKind.GROUP, GROUP))
-    assert condition(world, READY) == ("False", "PodsNotReady", "1 of 2 pods are ready; waiting for those on n2")
+    simulation = with_pods(settled(build.group()), pod("p1", "n1"), pod("p2", "n2", ready=False))
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    assert condition(simulation, READY) == ("False", "PodsNotReady", "1 of 2 pods are ready; waiting for those on n2")
 
 
-def waiting(reason: str, **kind: Any) -> PodStatus:
+def waiting(reason: str, image: str = "registry.example/k:1", **kind: Any) -> PodStatus:
     """The status of a pod whose container waits."""
     state = ContainerState(waiting=Waiting(reason=reason))
-    found: Any = {each: [ContainerStatus(image="registry.example/k:1", state=state)] for each in kind}
+    found: Any = {each: [ContainerStatus(image=image, state=state)] for each in kind}
     return PodStatus(**found)
 
 
@@ -189,21 +189,25 @@ UNSCHEDULED = PodStatus(
             "container agent exits again and again with exit code 2: see its log",
         ),
         (UNSCHEDULED, "1 node(s) didn't have free ports"),
+        (
+            waiting("ErrImagePull", image="k\x1b[2J\u202e\nFAKE", container_statuses=1),
+            r"image k\x1b[2J\u202e FAKE cannot be pulled",
+        ),
     ],
 )
 def test_ready_names_the_cause_of_a_pod_that_does_not_start(status: PodStatus, message: str) -> None:
     """A cause that a user must remove is reported. A cause that ends by itself is not, because it would flap."""
     stuck = pod("edge-2", "n2", ready=False)
-    world = with_pods(settled(build.group()), pod("edge-1", "n1"), msgspec.structs.replace(stuck, status=status))
-    world.group()
-    assert condition(world, READY)[1:] == (
+    simulation = with_pods(settled(build.group()), pod("edge-1", "n1"), msgspec.structs.replace(stuck, status=status))
+    simulation.group()
+    assert condition(simulation, READY)[1:] == (
         "PodsNotReady",
         f"1 of 2 pods are ready; waiting for those on n2; pod edge-2 on n2: {message}",
     )
     passing = waiting("CrashLoopBackOff", container_statuses=1)
-    with_pods(world, pod("edge-1", "n1"), msgspec.structs.replace(stuck, status=passing))
-    world.group()
-    assert condition(world, READY)[2] == "1 of 2 pods are ready; waiting for those on n2"
+    with_pods(simulation, pod("edge-1", "n1"), msgspec.structs.replace(stuck, status=passing))
+    simulation.group()
+    assert condition(simulation, READY)[2] == "1 of 2 pods are ready; waiting for those on n2"
 
 
 def test_ready_with_a_vrid_collision() -> None:
@@ -211,53 +215,53 @@ def test_ready_with_a_vrid_collision() -> None:
     A group without a segment whose VRID another group uses on the same interface gets a warning, and keeps its VRID.
     """
     other = build.group("lb/other", router_ids={"shop/x": 1})
-    world = with_pods(settled(build.group(), serving(WEB, "192.0.2.130"), other), pod("p1", "n1"), pod("p2", "n2"))
-    world.settle(Key(KeyKind.GROUP, GROUP))
-    assert condition(world, READY)[:2] == ("True", "VRIDCollision")
-    assert world.snapshot.groups[GROUP].status.router_ids == {WEB: 1}
+    simulation = with_pods(settled(build.group(), serving(WEB, "192.0.2.130"), other), pod("p1", "n1"), pod("p2", "n2"))
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    assert condition(simulation, READY)[:2] == ("True", "VRIDCollision")
+    assert simulation.snapshot.groups[GROUP].status.router_ids == {WEB: 1}
 
 
 def test_programmed_pending_and_refused() -> None:
     """The condition counts the nodes, and names the one that refuses the configuration."""
-    world = settled(build.group())
-    config_hash = world.snapshot.groups[GROUP].status.config_hash
-    world.agents = agent_states(n1=running(config_hash))
-    world.settle(Key(KeyKind.GROUP, GROUP))
-    assert condition(world, PROGRAMMED) == (
+    simulation = settled(build.group())
+    config_hash = simulation.snapshot.groups[GROUP].status.config_hash
+    simulation.agents = agent_states(n1=running(config_hash))
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    assert condition(simulation, PROGRAMMED) == (
         "False",
         "Pending",
         f"1 of 2 nodes run configuration {config_hash}; waiting for n2",
     )
-    world.agents = agent_states(n1=running(config_hash), n2=running("old", refused="unknown interface eth0"))
-    world.settle(Key(KeyKind.GROUP, GROUP))
-    assert condition(world, PROGRAMMED) == ("False", "RefusedByAgent", "node n2: unknown interface eth0")
+    simulation.agents = agent_states(n1=running(config_hash), n2=running("old", refused="unknown interface eth0"))
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    assert condition(simulation, PROGRAMMED) == ("False", "RefusedByAgent", "node n2: unknown interface eth0")
 
 
 def test_programmed_secret_missing() -> None:
     """The group reports a missing password by the agent's code, and names the Secret if its spec still has one."""
     fault = "password: the Secret is not mounted"
-    world = settled(build.group())
-    world.agents = agent_states(n1=running("old", refused=fault, code=ProblemCode.PASSWORD_MISSING))
-    world.settle(Key(KeyKind.GROUP, GROUP))
-    assert condition(world, PROGRAMMED) == ("False", "SecretMissing", f"node n1: {fault}")
+    simulation = settled(build.group())
+    simulation.agents = agent_states(n1=running("old", refused=fault, code=ProblemCode.PASSWORD_MISSING))
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    assert condition(simulation, PROGRAMMED) == ("False", "SecretMissing", f"node n1: {fault}")
     secret = PasswordAuth(secret_ref=SecretRef(name="vrrp"), secret_key="pass")
-    world = settled(build.group(password_auth=secret))
-    world.agents = agent_states(n1=running("old", refused=fault, code=ProblemCode.PASSWORD_MISSING))
-    world.settle(Key(KeyKind.GROUP, GROUP))
+    simulation = settled(build.group(password_auth=secret))
+    simulation.agents = agent_states(n1=running("old", refused=fault, code=ProblemCode.PASSWORD_MISSING))
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
     message = "node n1: Secret lb/vrrp (spec.passwordAuth) does not exist, or has no key pass: create it"
-    assert condition(world, PROGRAMMED) == ("False", "SecretMissing", message)
+    assert condition(simulation, PROGRAMMED) == ("False", "SecretMissing", message)
 
 
 def test_a_change_of_accepted_is_one_event() -> None:
     """There is one Event when the reason changes."""
-    world = World(cluster(build.group(metrics_port=9650)))
-    assert [(notice.reason, notice.warning) for notice in world.group().events] == [("Accepted", False)]
-    assert not world.group().events
-    group = world.snapshot.groups[GROUP]
+    simulation = SimulatedCluster(cluster(build.group(metrics_port=9650)))
+    assert [(notice.reason, notice.warning) for notice in simulation.group().events] == [("Accepted", False)]
+    assert not simulation.group().events
+    group = simulation.snapshot.groups[GROUP]
     spec = msgspec.structs.replace(group.spec, blacklist_router_ids=[0])
-    world.snapshot.put(msgspec.structs.replace(group, spec=spec))
-    assert [(notice.reason, notice.warning) for notice in world.group().events] == [("Invalid", True)]
-    assert not world.group().events
+    simulation.snapshot.put(msgspec.structs.replace(group, spec=spec))
+    assert [(notice.reason, notice.warning) for notice in simulation.group().events] == [("Invalid", True)]
+    assert not simulation.group().events
 
 
 @pytest.mark.parametrize(
@@ -265,46 +269,53 @@ def test_a_change_of_accepted_is_one_event() -> None:
 )
 def test_the_status_names_the_master_of_the_groups_own_vips(masters: tuple[str, ...], node: str, state: str) -> None:
     """The status has the master of each of spec.virtualIPs, by the answers of the agents."""
-    world = settled(build.group(virtual_ips=[GroupVirtualIP(address="192.0.2.200/24")]))
-    world.agents = agent_states(**{name: running("h", "192.0.2.200", master=name in masters) for name in ("n1", "n2")})
-    world.settle(Key(KeyKind.GROUP, GROUP))
-    world.later(5)  # the duration of a fail-over
-    world.settle(Key(KeyKind.GROUP, GROUP))
-    (own,) = world.snapshot.groups[GROUP].status.virtual_ips or []
+    simulation = settled(build.group(virtual_ips=[GroupVirtualIP(address="192.0.2.200/24")]))
+    simulation.agents = agent_states(
+        **{name: running("h", "192.0.2.200", master=name in masters) for name in ("n1", "n2")}
+    )
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    simulation.later(5)  # the duration of a fail-over
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    (own,) = simulation.snapshot.groups[GROUP].status.virtual_ips or []
     assert (own.address, own.node, own.state) == ("192.0.2.200", node, state)
 
 
 def test_conditions_of_other_programs_stay() -> None:
     """A condition of another program stays, and its time changes only with its status."""
-    world = settled(build.group())
-    first = {each.type: each.last_transition_time for each in world.snapshot.groups[GROUP].status.conditions or ()}
-    world.later(3600)
-    world.snapshot.put(serving(WEB, "192.0.2.130"))
-    world.settle(Key(KeyKind.GROUP, GROUP))
-    last = {each.type: each.last_transition_time for each in world.snapshot.groups[GROUP].status.conditions or ()}
+    simulation = settled(build.group())
+    first = {each.type: each.last_transition_time for each in simulation.snapshot.groups[GROUP].status.conditions or ()}
+    simulation.later(3600)
+    simulation.snapshot.put(serving(WEB, "192.0.2.130"))
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    last = {each.type: each.last_transition_time for each in simulation.snapshot.groups[GROUP].status.conditions or ()}
     assert first == last
 
 
 # --- the target of the prober -----------------------------------------------------------------------------------------
 def test_the_target_has_every_node_with_an_address() -> None:
     """The target has the host and port of each agent, IPv6 in brackets, and the hash that they should run."""
-    world = settled(build.group(), build.node("n3", "2001:db8::3"), build.node("n4"))
-    target = world.group().target
+    simulation = settled(build.group(), build.node("n3", "2001:db8::3"), build.node("n4"))
+    target = simulation.group().target
     assert target is not None
     assert dict(target.hosts) == {"n1": "192.0.2.11", "n2": "192.0.2.12", "n3": "[2001:db8::3]"}
-    assert (target.port, target.config_hash) == (9650, world.snapshot.groups[GROUP].status.config_hash)
-    assert json.loads((world.objects.configmaps[GROUP].data or {})[names.AGENT_KEY])["configHash"] == target.config_hash
+    assert (target.port, target.config_hash) == (9650, simulation.snapshot.groups[GROUP].status.config_hash)
+    assert (
+        json.loads((simulation.objects.configmaps[GROUP].data or {})[names.AGENT_KEY])["configHash"]
+        == target.config_hash
+    )
 
 
 def test_nodes_with_external_ips_only_are_peers() -> None:
     """A node with only an ExternalIP is a peer: its agent listens on that address, and its adverts come from it."""
     nodes = [build.node(f"n{n}", f"192.0.2.{10 + n}", kind="ExternalIP") for n in (1, 2)]
-    world = World(cluster(build.group(unicast_enabled=True), serving("shop/web", "192.0.2.200"), *nodes, nodes=0))
-    world.settle(Key(KeyKind.GROUP, GROUP))
-    target = world.plan_group().target
+    simulation = SimulatedCluster(
+        cluster(build.group(unicast_enabled=True), serving("shop/web", "192.0.2.200"), *nodes, nodes=0)
+    )
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    target = simulation.plan_group().target
     assert target is not None
     assert dict(target.hosts) == {"n1": "192.0.2.11", "n2": "192.0.2.12"}
-    assert "@n1 unicast_src_ip 192.0.2.11" in world.text()
+    assert "@n1 unicast_src_ip 192.0.2.11" in simulation.text()
 
 
 def test_the_status_patch_has_the_resource_version() -> None:

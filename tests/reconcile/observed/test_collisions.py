@@ -8,7 +8,7 @@ from kavip.reconcile.observed.agentstates import Collision, NodeState
 from kavip.reconcile.observed.collisions import FADE, Sign, Tally, Trace, active, follow, noted
 from kavip.reconcile.plan import Key, KeyKind
 from tests.reconcile.group.settledgroup import READY, WEB, condition, serving, settled, with_pods
-from tests.reconcile.world import GROUP, agent_states, pod
+from tests.reconcile.simulatedcluster import GROUP, agent_states, pod
 from tests.support import build
 
 TRACE = Trace(WEB, 7, "eth0", Sign.ADDRESSES)
@@ -63,22 +63,24 @@ def test_a_restart_of_the_daemon_is_no_growth() -> None:
 def test_counters_are_read_from_an_answer() -> None:
     """They have instance, VRID and interface. An older agent reports none."""
     body = b'{"group": "lb/edge", "instances": [{"name": "shop/web", "routerID": 7, "interface": "eth0", "errors": '
-    told = counts_of(decode_state(body + b'{"addressList": 4, "authentication": 2}}]}'))
-    assert told == {TRACE: 4, TRACE._replace(sign=Sign.PASSWORD): 2, TRACE._replace(sign=Sign.INTERVAL): 0}
+    reported = counts_of(decode_state(body + b'{"addressList": 4, "authentication": 2}}]}'))
+    assert reported == {TRACE: 4, TRACE._replace(sign=Sign.PASSWORD): 2, TRACE._replace(sign=Sign.INTERVAL): 0}
     assert set(counts_of(decode_state(b'{"group": "lb/edge", "instances": [{"name": "shop/web"}]}')).values()) == {0}
 
 
 def test_the_group_names_vrid_interface_and_node() -> None:
     """Ready stays True, because the VIPs answer. After the end the condition no longer has the collision."""
-    world = with_pods(settled(build.group(), serving(WEB, "192.0.2.130")), pod("p1", "n1"), pod("p2", "n2"))
-    world.agents = agent_states(n1=NodeState(), n2=NodeState(collisions=(FOUND, Collision("shop/x", 9, "eth0", "y"))))
-    world.settle(Key(KeyKind.GROUP, GROUP))
-    status, reason, message = condition(world, READY)
+    simulation = with_pods(settled(build.group(), serving(WEB, "192.0.2.130")), pod("p1", "n1"), pod("p2", "n2"))
+    simulation.agents = agent_states(
+        n1=NodeState(), n2=NodeState(collisions=(FOUND, Collision("shop/x", 9, "eth0", "y")))
+    )
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    status, reason, message = condition(simulation, READY)
     assert (status, reason) == ("True", "VRIDCollision")
     assert message == (
         "VRID 7 (and 1 more) on eth0 is used by another router: n2 received adverts with other addresses for instance "
         "shop/web; add it to spec.blacklistRouterIDs of one of the two, so that its VIPs move to another VRID"
     )
-    world.agents = agent_states(n1=NodeState(), n2=NodeState())
-    world.settle(Key(KeyKind.GROUP, GROUP))
-    assert condition(world, READY) == ("True", "Ready", "every pod is ready")
+    simulation.agents = agent_states(n1=NodeState(), n2=NodeState())
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    assert condition(simulation, READY) == ("True", "Ready", "every pod is ready")

@@ -1,4 +1,4 @@
-"""The exporter in a pod of keepalived-operator: its metrics, and how long the prober asks it."""
+"""The exporter in a pod of keepalived-operator: its metrics, and how long the prober polls it."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from aiohttp import web
 from kavip.reconcile.observed import exporter
 from kavip.reconcile.plan import ProbeTarget
 from kavip.vrrp import operatorconfig
-from tests.controller.test_prober import PATIENCE, Agent, serving, state, watching
+from tests.controller.fakeagent import PATIENCE, Agent, serving, state, watching
 from tests.keepalived_operator.oldobjects import conf, instance, metrics
 
 OLD = operatorconfig.read_instances(conf(instance("shop/web", 7, "192.0.2.130")))
@@ -33,20 +33,20 @@ async def test_the_prober_asks_the_old_pod_until_the_new_one_exists(monkeypatch:
     runner, port = await metrics_of(old)
     monkeypatch.setattr(exporter, "PORT", port)
     try:
-        async with serving(new) as own, watching(interval=0.05) as (probe, told), asyncio.timeout(PATIENCE):
+        async with serving(new) as own, watching(interval=0.05) as (probe, changed_groups), asyncio.timeout(PATIENCE):
             probe.set_target(
                 "lb/edge", ProbeTarget({"n1": "127.0.0.1"}, own, "h1", old=frozenset({"n1"}), instances=OLD)
             )
-            await told.get()
+            await changed_groups.get()
             seen = probe.agents.states_of("lb/edge")["n1"]
             assert [(each.name, each.state) for each in seen.instances] == [("shop/web", "MASTER")]
             assert seen.masters == seen.runs == frozenset(OLD[0].addresses)
             gone.set()
-            await told.get()
+            await changed_groups.get()
             assert probe.agents.states_of("lb/edge")["n1"] == exporter.SILENT
-            assert new.asked == 0
+            assert new.requests == 0
             probe.set_target("lb/edge", ProbeTarget({"n1": "127.0.0.1"}, own, "h1"))
-            await told.get()
+            await changed_groups.get()
             assert probe.agents.states_of("lb/edge")["n1"].config_hash == "h1"
     finally:
         await runner.cleanup()

@@ -8,7 +8,7 @@ from kavip.api.workload import Deployment, DeploymentSpec, DeploymentStatus
 from kavip.reconcile.group.inactive import plan_while_operator_runs
 from kavip.reconcile.observed.operator import DURATION, OperatorWatch, WritesBlocked
 from kavip.reconcile.plan import GroupPlan
-from tests.reconcile.world import GROUP, NOW, World, body_of, cluster
+from tests.reconcile.simulatedcluster import GROUP, NOW, SimulatedCluster, body_of, cluster
 from tests.support import build
 
 KEY = "old/03846a46.redhat.io"
@@ -98,7 +98,7 @@ def test_a_deployment_runs_while_it_has_or_wants_pods(replicas: int, left: int, 
     assert blocked == (WritesBlocked(("Deployment old/keepalived-operator",)) if runs else None)
 
 
-def test_a_deployment_that_is_deleted_is_gone() -> None:
+def test_a_deleted_deployment_does_not_count() -> None:
     """After the deletion kavip may begin."""
     watch = seen((0.0, deployment(1)))
     watch.store(deployment(1), None, at=1.0)
@@ -107,9 +107,9 @@ def test_a_deployment_that_is_deleted_is_gone() -> None:
 
 def test_groups_name_the_operator_object() -> None:
     """One write per group, with the object and the next step. The other conditions stay as the operator wrote them."""
-    world = World(cluster(build.group(), build.service("shop/web", group=GROUP), build.pool()))
+    simulation = SimulatedCluster(cluster(build.group(), build.service("shop/web", group=GROUP), build.pool()))
     blocked = WritesBlocked(("Deployment old/keepalived-operator",))
-    plan = plan_while_operator_runs(world.snapshot, GROUP, blocked, now=NOW)
+    plan = plan_while_operator_runs(simulation.snapshot, GROUP, blocked, now=NOW)
     (condition,) = body_of(plan)["conditions"]
     assert (condition["type"], condition["status"], condition["reason"]) == (
         names.ConditionType.ACCEPTED,

@@ -33,7 +33,7 @@ from kavip.vrrp.instances import model_of
 from kavip.vrrp.members import Member, Peer
 from kavip.vrrp.running import RunningNodes, running_nodes
 from tests.reconcile.group.settledgroup import WEB, serving, settled
-from tests.reconcile.world import GROUP, NOW, World, pod, running
+from tests.reconcile.simulatedcluster import GROUP, NOW, SimulatedCluster, pod, running
 from tests.support import build
 from tests.vrrp.samples import peer_of
 
@@ -74,7 +74,7 @@ def nodes(*names: str) -> list[Node]:
 def test_the_wait_for_a_first_answer_is_measured_by_the_monotonic_clock() -> None:
     """A wall clock that jumps when the controller starts does not end the wait."""
     two = text_of([peer_of(each) for each in nodes("n1", "n2")])
-    agents = AgentStates(asked_from=NOW - timedelta(days=1), since=10.0, at=12.0)
+    agents = AgentStates(probed_from=NOW - timedelta(days=1), since=10.0, at=12.0)
     assert status_of(two, ["n1", "n2"], agents).behind == {"n1", "n2"}
     assert not status_of(two, ["n1", "n2"], replace(agents, at=10.0 + PATIENCE + 1)).behind
 
@@ -99,11 +99,11 @@ def test_a_new_node_is_a_peer_before_it_sends() -> None:
     assert next_peers(nodes("n1", "n2", "n3"), ready, seeds=SEEDS) == tuple(map(peer_of, nodes("n1", "n2", "n3")))
 
 
-def test_a_node_that_leaves_stays_a_peer_until_its_pod_is_gone() -> None:
+def test_a_node_that_leaves_stays_a_peer_until_its_pod_has_ended() -> None:
     """It may be master until then. Afterwards the text does not name it."""
     three = text_of([peer_of(each) for each in nodes("n1", "n2", "n3")])
-    everybody = dict.fromkeys(("n1", "n2", "n3"), three.hash)
-    still = next_peers(nodes("n1", "n2"), status(three, **everybody), seeds=SEEDS)
+    all_nodes = dict.fromkeys(("n1", "n2", "n3"), three.hash)
+    still = next_peers(nodes("n1", "n2"), status(three, **all_nodes), seeds=SEEDS)
     assert text_of(still) == three
     gone = next_peers(nodes("n1", "n2"), status(three, n1=three.hash, n2=three.hash), seeds=SEEDS)
     assert gone == tuple(map(peer_of, nodes("n1", "n2")))
@@ -139,21 +139,21 @@ def test_several_join_one_by_one_where_priorities_would_cross(service: str, join
     names = [f"n{number}" for number in range(1, 34)]
     wanted = nodes(*names)
     thirty = text_of([peer_of(each) for each in wanted[:30]])
-    heard = text_of(next_peers(wanted, status(thirty, **dict.fromkeys(names[:30], thirty.hash)), seeds=SEEDS))
-    ready = status(heard, **dict.fromkeys(names, heard.hash))
+    accepted = text_of(next_peers(wanted, status(thirty, **dict.fromkeys(names[:30], thirty.hash)), seeds=SEEDS))
+    ready = status(accepted, **dict.fromkeys(names, accepted.hash))
     found = next_peers(wanted, ready, seeds=[f"lb/edge {service}"])
     assert sum(each.is_listed for each in found) == 30 + joined
 
 
-# --- who is waited for ------------------------------------------------------------------------------------------------
+# --- nodes that must answer before a change ---------------------------------------------------------------------------
 def _waits(*, pods: tuple[str, ...], silent: float | None, answered: bool) -> bool:
     two = text_of([peer_of(each) for each in nodes("n1", "n2")])
-    heard = text_of(next_peers(nodes("n1", "n2", "n3"), status(two, n1=two.hash, n2=two.hash), seeds=SEEDS))
-    states = {"n1": NodeState(config_hash=heard.hash)}
+    accepted = text_of(next_peers(nodes("n1", "n2", "n3"), status(two, n1=two.hash, n2=two.hash), seeds=SEEDS))
+    states = {"n1": NodeState(config_hash=accepted.hash)}
     if answered:
         states["n2"] = NodeState(config_hash=two.hash)
     contacts = {} if silent is None or not answered else {"n2": Contact(last=-silent)}
-    found = status_of(heard, pods, AgentStates({GROUP: states}, {GROUP: contacts}, since=-(silent or 0.0)))
+    found = status_of(accepted, pods, AgentStates({GROUP: states}, {GROUP: contacts}, since=-(silent or 0.0)))
     three = nodes("n1", "n2", "n3")
     return not is_final(next_peers(three, found, seeds=SEEDS), three, found)
 
@@ -172,52 +172,52 @@ def test_agents_that_cannot_answer_are_not_waited_for() -> None:
 # --- through the plan -------------------------------------------------------------------------------------------------
 def test_a_node_joins_through_the_plan() -> None:
     """The node is a peer first, then a full member. The group is reconciled again meanwhile."""
-    world = settled(build.group(**UNICAST), serving(WEB, "192.0.2.130"))
-    assert "@n2 unicast_src_ip" in world.text()
-    world.objects.pods[GROUP] = {each.metadata.key: each for each in (pod("edge-1", "n1"), pod("edge-2", "n2"))}
-    _answer(world, "n1", "n2")
-    world.snapshot.put(build.node("n3", "192.0.2.13"))
-    plan = world.group()
+    simulation = settled(build.group(**UNICAST), serving(WEB, "192.0.2.130"))
+    assert "@n2 unicast_src_ip" in simulation.text()
+    simulation.objects.pods[GROUP] = {each.metadata.key: each for each in (pod("edge-1", "n1"), pod("edge-2", "n2"))}
+    _answer(simulation, "n1", "n2")
+    simulation.snapshot.put(build.node("n3", "192.0.2.13"))
+    plan = simulation.group()
     assert plan.requeue_after == RECHECK
-    assert "@^n3 192.0.2.13 " in world.text()
-    assert "@n3 " not in world.text()
-    _answer(world, "n1")
-    world.settle(Key(KeyKind.GROUP, GROUP))
-    assert "@n3 " not in world.text()
-    _answer(world, "n1", "n2")
-    world.settle(Key(KeyKind.GROUP, GROUP))
-    assert "@n3 unicast_src_ip 192.0.2.13" in world.text()
-    assert world.group().requeue_after != RECHECK
+    assert "@^n3 192.0.2.13 " in simulation.text()
+    assert "@n3 " not in simulation.text()
+    _answer(simulation, "n1")
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    assert "@n3 " not in simulation.text()
+    _answer(simulation, "n1", "n2")
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    assert "@n3 unicast_src_ip 192.0.2.13" in simulation.text()
+    assert simulation.group().requeue_after != RECHECK
 
 
 def test_a_pod_stuck_in_deletion_does_not_delay_new_nodes() -> None:
     """New nodes wait while the pod of a node that left ends, but not if it is stuck."""
     chosen = {"edge": "yes"}
-    world = settled(build.group(**UNICAST, node_selector=chosen), serving(WEB, "192.0.2.130"), nodes=0)
+    simulation = settled(build.group(**UNICAST, node_selector=chosen), serving(WEB, "192.0.2.130"), nodes=0)
     for number in (1, 2):
-        world.snapshot.put(build.node(f"n{number}", f"192.0.2.{10 + number}", labels=chosen))
-    world.settle(Key(KeyKind.GROUP, GROUP))
-    world.snapshot.put(build.node("n2", "192.0.2.12"))  # it is ready, but not in the group any more
-    world.snapshot.put(build.node("n3", "192.0.2.13", labels=chosen))
+        simulation.snapshot.put(build.node(f"n{number}", f"192.0.2.{10 + number}", labels=chosen))
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    simulation.snapshot.put(build.node("n2", "192.0.2.12"))  # it is ready, but not in the group any more
+    simulation.snapshot.put(build.node("n3", "192.0.2.13", labels=chosen))
     last = pod("edge-2", "n2")
     for seconds, is_in in ((0.0, False), (PATIENCE + 1, True)):
         ended = msgspec.structs.replace(last.metadata, deletion_timestamp=timestamp(NOW - timedelta(seconds=seconds)))
         ending = msgspec.structs.replace(last, metadata=ended)
-        world.objects.pods[GROUP] = {each.metadata.key: each for each in (pod("edge-1", "n1"), ending)}
-        world.settle(Key(KeyKind.GROUP, GROUP))
-        _answer(world, "n1")
-        world.settle(Key(KeyKind.GROUP, GROUP))
-        assert ("@n3 unicast_src_ip 192.0.2.13" in world.text()) is is_in
-        assert "@^n2 192.0.2.12 " in world.text()
+        simulation.objects.pods[GROUP] = {each.metadata.key: each for each in (pod("edge-1", "n1"), ending)}
+        simulation.settle(Key(KeyKind.GROUP, GROUP))
+        _answer(simulation, "n1")
+        simulation.settle(Key(KeyKind.GROUP, GROUP))
+        assert ("@n3 unicast_src_ip 192.0.2.13" in simulation.text()) is is_in
+        assert "@^n2 192.0.2.12 " in simulation.text()
 
 
-def _answer(world: World, *names: str) -> None:
+def _answer(simulation: SimulatedCluster, *names: str) -> None:
     """The agents of these nodes run the current text."""
-    meta = world.objects.configmaps[GROUP].data or {}
+    meta = simulation.objects.configmaps[GROUP].data or {}
     found = re.search(r'"configHash":"(\w+)"', meta["agent.json"])
     assert found
     for name in names:
-        world.agents = world.agents.with_state(GROUP, name, state=running(found[1]))
+        simulation.agents = simulation.agents.with_state(GROUP, name, state=running(found[1]))
 
 
 # --- every history ----------------------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ class History:
         speakers = {name: own for name, found in runs.items() if (own := found.source(name, 4))}
         for name, own in speakers.items():
             for other in speakers.keys() - {name}:
-                assert own in runs[other].heard_at(name, 4), f"{other} does not hear {name}"
+                assert own in runs[other].accepted_from(name, 4), f"{other} does not hear {name}"
         self._check_order()
 
     def _check_order(self) -> None:
@@ -317,5 +317,5 @@ def test_running_nodes_are_read_from_the_text() -> None:
     peers = [peer_of(build.node("n1", "192.0.2.11", "2001:db8::11")), peer_of(build.node("n2", "192.0.2.12"))]
     found = running_nodes(render(model_of(group, members, peers, {"shop/web": 7, "shop/api": 8})).text)
     assert found.listed == {"n1", "n2"}
-    assert found.sources == {(each.name, own) for each in peers for own in each.addresses} == found.heard
+    assert found.sources == {(each.name, own) for each in peers for own in each.addresses} == found.accepted
     assert running_nodes("vrrp_instance VI_1 {\n    interface eth0\n}\n") == RunningNodes()

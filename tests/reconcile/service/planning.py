@@ -8,7 +8,7 @@ from kavip import names
 from kavip.api.meta import Condition
 from kavip.api.service import Service
 from kavip.reconcile.plan import Plan
-from tests.reconcile.world import GROUP, World, body_of
+from tests.reconcile.simulatedcluster import GROUP, SimulatedCluster, body_of
 from tests.support import build
 
 ASSIGNED = names.ConditionType.ADDRESS_ASSIGNED
@@ -22,7 +22,7 @@ def web(**more: Any) -> Service:
     return build.service(WEB, group=GROUP, **more)
 
 
-def told(service: Service, kind: str, status: str, reason: str, **more: Any) -> Service:
+def with_condition(service: Service, kind: str, status: str, reason: str, **more: Any) -> Service:
     """*service* with one more condition."""
     condition = Condition(type=kind, status=status, reason=reason, last_transition_time="2026-01-01T00:00:00Z", **more)
     status_ = msgspec.structs.replace(service.status, conditions=[*(service.status.conditions or ()), condition])
@@ -34,8 +34,8 @@ def conditions_of(plan: Plan) -> dict[str, tuple[str, str]]:
     return {each["type"]: (each["status"], each["reason"]) for each in body_of(plan)["conditions"]}
 
 
-def programmed_of(world: World, key: str = WEB) -> str:
+def programmed_of(simulation: SimulatedCluster, key: str = WEB) -> str:
     """The message of the condition Programmed."""
     return next(
-        each.message for each in world.snapshot.services[key].status.conditions or () if each.type == PROGRAMMED
+        each.message for each in simulation.snapshot.services[key].status.conditions or () if each.type == PROGRAMMED
     )

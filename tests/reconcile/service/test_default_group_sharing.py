@@ -11,7 +11,7 @@ from kavip.ipam.allocate import breaks_sharing
 from kavip.ipam.request import read_request
 from kavip.reconcile.plan import Key, KeyKind
 from kavip.snapshot import Object, Snapshot
-from tests.reconcile.world import GROUP, World
+from tests.reconcile.simulatedcluster import GROUP, SimulatedCluster
 from tests.support import build
 
 SHARED = {names.SHARING_KEY_ANNOTATION: "web"}
@@ -45,9 +45,9 @@ def test_a_service_shares_with_one_that_names_the_default_group(objects: tuple[O
 
 def test_a_service_gets_the_address_of_one_that_does_not_name_the_default_group() -> None:
     """The webhook writes the annotation. The first Service lacks it, but the second is not refused for this reason."""
-    world = World(Snapshot.from_objects([sharer("a", 80), sharer("b", 81, group=GROUP), *OBJECTS[2:]]))
-    world.settle(Key(KeyKind.SERVICE, "shop/a"), Key(KeyKind.SERVICE, "shop/b"))
-    found = [world.snapshot.services[key].ingress_addresses for key in ("shop/a", "shop/b")]
+    simulation = SimulatedCluster(Snapshot.from_objects([sharer("a", 80), sharer("b", 81, group=GROUP), *OBJECTS[2:]]))
+    simulation.settle(Key(KeyKind.SERVICE, "shop/a"), Key(KeyKind.SERVICE, "shop/b"))
+    found = [simulation.snapshot.services[key].ingress_addresses for key in ("shop/a", "shop/b")]
     assert found[0] == found[1] != ()
 
 
@@ -72,14 +72,16 @@ def test_without_a_default_group_no_service_loses_a_shared_address() -> None:
     The label is removed from the group and added again. A Service that has the address only by its class keeps it.
     """
     by_class = sharer("c", 82, load_balancer_class=names.LOAD_BALANCER_CLASS, created="2026-02-01T00:00:00Z")
-    world = World(Snapshot.from_objects([*OBJECTS[1:], sharer("a", 80, holds=[VIP], group=GROUP), by_class]))
-    world.settle(Key(KeyKind.SERVICE, "shop/c"))
-    snapshot = world.snapshot
+    simulation = SimulatedCluster(
+        Snapshot.from_objects([*OBJECTS[1:], sharer("a", 80, holds=[VIP], group=GROUP), by_class])
+    )
+    simulation.settle(Key(KeyKind.SERVICE, "shop/c"))
+    snapshot = simulation.snapshot
     snapshot.put(build.group(GROUP))
-    world.settle(Key(KeyKind.SERVICE, "shop/c"))
+    simulation.settle(Key(KeyKind.SERVICE, "shop/c"))
     assert holders(snapshot) == ["shop/a", "shop/b", "shop/c"]
     snapshot.put(build.group(GROUP, default=True))
-    world.settle(Key(KeyKind.SERVICE, "shop/c"))
+    simulation.settle(Key(KeyKind.SERVICE, "shop/c"))
     assert holders(snapshot) == ["shop/a", "shop/b", "shop/c"]
 
 

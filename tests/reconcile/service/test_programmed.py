@@ -14,8 +14,17 @@ from kavip.reconcile.observed.agentstates import AgentStates, ExcludedInstance
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import Key, KeyKind, Plan
 from kavip.reconcile.service.reconcile import plan_service
-from tests.reconcile.service.planning import ASSIGNED, PROGRAMMED, VIP, WEB, conditions_of, programmed_of, told, web
-from tests.reconcile.world import GROUP, NOW, World, agent_states, body_of, cluster, running
+from tests.reconcile.service.planning import (
+    ASSIGNED,
+    PROGRAMMED,
+    VIP,
+    WEB,
+    conditions_of,
+    programmed_of,
+    web,
+    with_condition,
+)
+from tests.reconcile.simulatedcluster import GROUP, NOW, SimulatedCluster, agent_states, body_of, cluster, running
 from tests.support import build
 
 
@@ -79,10 +88,10 @@ def test_programmed_no_nodes() -> None:
 
 def test_programmed_pending_counts_nodes() -> None:
     """The message counts the nodes, and names the ones that refuse."""
-    world = World(cluster(web(), build.group(router_ids={WEB: 1}), build.pool(), nodes=3))
-    world.agents = agent_states(n1=running("h", VIP), n2=running("g", refused="line 7: unknown keyword"))
-    world.service(WEB)
-    assert programmed_of(world) == (
+    simulation = SimulatedCluster(cluster(web(), build.group(router_ids={WEB: 1}), build.pool(), nodes=3))
+    simulation.agents = agent_states(n1=running("h", VIP), n2=running("g", refused="line 7: unknown keyword"))
+    simulation.service(WEB)
+    assert programmed_of(simulation) == (
         "1 of 3 nodes run a configuration with 192.0.2.128; waiting for n2, n3; "
         "n2 refuses the configuration: line 7: unknown keyword"
     )
@@ -123,31 +132,31 @@ def test_programmed_is_false_if_a_node_excludes_the_instance(
     neighbour = build.service("shop/webber", group=GROUP, holds=["192.0.2.129"])
     service = web(annotations=annotations, holds=[VIP])
     group = build.group(router_ids={WEB: 1, "shop/webber": 2}, allow_verbatim=["garp_master_delay"])
-    world = World(cluster(service, neighbour, group, build.pool()))
+    simulation = SimulatedCluster(cluster(service, neighbour, group, build.pool()))
     every = (VIP, "192.0.2.129")
-    world.agents = agent_states(
+    simulation.agents = agent_states(
         n1=running("h", *every), n2=running("h", *every, excluded=(ExcludedInstance(**left_out),))
     )
     for key in (WEB, "shop/webber"):
-        world.service(key)
-    assert world.condition(WEB, PROGRAMMED) == ("False", reason)
-    assert message in programmed_of(world)
-    assert world.condition("shop/webber", PROGRAMMED) == ("True", Reason.PROGRAMMED)
+        simulation.service(key)
+    assert simulation.condition(WEB, PROGRAMMED) == ("False", reason)
+    assert message in programmed_of(simulation)
+    assert simulation.condition("shop/webber", PROGRAMMED) == ("True", Reason.PROGRAMMED)
 
 
 def test_a_vip_that_is_a_nodes_own_address_is_never_programmed() -> None:
     """keepalived would delete the address from the node, so the VIP is left out, and the Service reports it."""
     service = web(type="ClusterIP", external_ips=["192.0.2.12"])
-    world = World(cluster(service, build.group(router_ids={WEB: 1})))
-    world.service(WEB)
-    assert world.condition(WEB, PROGRAMMED) == ("False", "Pending")
-    assert programmed_of(world) == "192.0.2.12 belongs to Node n2 itself: remove it from spec.externalIPs"
+    simulation = SimulatedCluster(cluster(service, build.group(router_ids={WEB: 1})))
+    simulation.service(WEB)
+    assert simulation.condition(WEB, PROGRAMMED) == ("False", "Pending")
+    assert programmed_of(simulation) == "192.0.2.12 belongs to Node n2 itself: remove it from spec.externalIPs"
 
 
 def test_a_node_that_is_down_is_not_waited_for() -> None:
     """A Service is programmed when every ready node runs it."""
     snapshot = cluster(
-        told(web(holds=[VIP]), ASSIGNED, "True", "Assigned"), build.group(router_ids={WEB: 1}), build.pool()
+        with_condition(web(holds=[VIP]), ASSIGNED, "True", "Assigned"), build.group(router_ids={WEB: 1}), build.pool()
     )
     down = snapshot.nodes["n2"]
     status = msgspec.structs.replace(down.status, conditions=[NodeCondition(type="Ready", status="Unknown")])
@@ -159,49 +168,49 @@ def test_a_node_that_is_down_is_not_waited_for() -> None:
 class TestOnceProgrammed:
     """The events that set Programmed to False again, and those that do not."""
 
-    def world(self, **more: Any) -> World:
+    def simulation(self, **more: Any) -> SimulatedCluster:
         """A Service that is programmed on two nodes."""
-        world = World(cluster(web(**more), build.group(), build.pool()))
-        world.agents = agent_states(n1=running("h", VIP), n2=running("h", VIP))
-        world.settle(Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
-        assert world.condition(WEB, PROGRAMMED) == ("True", "Programmed")
-        return world
+        simulation = SimulatedCluster(cluster(web(**more), build.group(), build.pool()))
+        simulation.agents = agent_states(n1=running("h", VIP), n2=running("h", VIP))
+        simulation.settle(Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
+        assert simulation.condition(WEB, PROGRAMMED) == ("True", "Programmed")
+        return simulation
 
     def test_other_services_do_not_change_programmed(self) -> None:
         """A node that has not loaded another Service's VIP yet still runs the VIP of this one."""
-        world = self.world()
-        world.snapshot.put(build.service("shop/new", group=GROUP))
-        world.settle(Key(KeyKind.SERVICE, "shop/new"), Key(KeyKind.GROUP, GROUP))
-        assert not world.service(WEB).writes
-        assert world.condition("shop/new", PROGRAMMED) == ("False", "Pending")
+        simulation = self.simulation()
+        simulation.snapshot.put(build.service("shop/new", group=GROUP))
+        simulation.settle(Key(KeyKind.SERVICE, "shop/new"), Key(KeyKind.GROUP, GROUP))
+        assert not simulation.service(WEB).writes
+        assert simulation.condition("shop/new", PROGRAMMED) == ("False", "Pending")
 
     @pytest.mark.parametrize(
         "agents",
         [AgentStates(), agent_states(n1=running("g", VIP)), agent_states(n1=running("x", VIP, "192.0.2.129"))],
-        ids=["kavip has just started", "one node has not been asked", "more VIPs than ours"],
+        ids=["kavip has just started", "one node was not probed yet", "more VIPs than ours"],
     )
     def test_silence_does_not_change_programmed(self, agents: AgentStates) -> None:
         """Only a node that answers without the VIP counts against it."""
-        world = self.world()
-        world.agents = agents
-        assert not world.service(WEB).writes
+        simulation = self.simulation()
+        simulation.agents = agents
+        assert not simulation.service(WEB).writes
 
     def test_a_new_node_does_not_change_programmed(self) -> None:
         """A node that has joined and not answered yet changes nothing."""
-        world = self.world()
-        world.snapshot.put(build.node("n3", "192.0.2.13"))
-        assert not world.service(WEB).writes
+        simulation = self.simulation()
+        simulation.snapshot.put(build.node("n3", "192.0.2.13"))
+        assert not simulation.service(WEB).writes
 
     def test_a_node_without_the_vip_sets_programmed_to_false(self) -> None:
         """The answer of an agent counts."""
-        world = self.world()
-        world.agents = agent_states(n1=running("h", VIP), n2=running("g"))
-        assert conditions_of(world.service(WEB)) == {PROGRAMMED: ("False", "Pending")}
+        simulation = self.simulation()
+        simulation.agents = agent_states(n1=running("h", VIP), n2=running("g"))
+        assert conditions_of(simulation.service(WEB)) == {PROGRAMMED: ("False", "Pending")}
 
     def test_a_deleted_group_sets_programmed_to_false(self) -> None:
         """Without its group the Service keeps its address and is not programmed."""
-        world = self.world()
-        world.snapshot.drop(names.KEEPALIVED_GROUP, GROUP)
-        plan = world.service(WEB)
+        simulation = self.simulation()
+        simulation.snapshot.drop(names.KEEPALIVED_GROUP, GROUP)
+        plan = simulation.service(WEB)
         assert conditions_of(plan) == {PROGRAMMED: ("False", "GroupNotFound")}
         assert "loadBalancer" not in body_of(plan)

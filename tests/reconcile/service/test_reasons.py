@@ -13,8 +13,8 @@ from kavip.names import Reason
 from kavip.reconcile.plan import ConditionState, ReconcileOptions, ServicePlan
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Object
-from tests.reconcile.service.planning import ASSIGNED, WEB, told, web
-from tests.reconcile.world import GROUP, NOW, body_of, cluster
+from tests.reconcile.service.planning import ASSIGNED, WEB, web, with_condition
+from tests.reconcile.simulatedcluster import GROUP, NOW, body_of, cluster
 from tests.support import build
 
 PROD = LabelSelector(match_labels={"env": "prod"})
@@ -68,7 +68,7 @@ CASES = (
         "True",
         "keeps 203.0.113.7, although 203.0.113.7 is in no pool; "
         'set kavip.io/reassign to "true" to move to a legal address',
-        told(web(holds=["203.0.113.7"]), ASSIGNED, "True", "Assigned", message="203.0.113.7 from pool old"),
+        with_condition(web(holds=["203.0.113.7"]), ASSIGNED, "True", "Assigned", message="203.0.113.7 from pool old"),
         (EDGE,),
     ),
     Case(
@@ -275,7 +275,7 @@ CASES = (
 )
 
 
-def planned(service: Service, *objects: Object, options: ReconcileOptions = ReconcileOptions()) -> ServicePlan:  # noqa: B008
+def planned(service: Service, *objects: Object, options: ReconcileOptions = ReconcileOptions()) -> ServicePlan:  # noqa: B008 - frozen
     """The plan of *service*."""
     return plan_service(cluster(service, build.group(), *objects), WEB, now=NOW, options=options)
 
@@ -310,7 +310,7 @@ def test_every_reason_is_in_the_table() -> None:
 def test_a_lost_address_is_named_with_its_new_holder() -> None:
     """The condition has the state, and may be unchanged. The Event has the change."""
     full = "pool edge is full: 1 of 1 assigned; free an address or enlarge the pool"
-    mine = told(web(holds=["192.0.2.128"], created="2025"), ASSIGNED, "False", "PoolExhausted", message=full)
+    mine = with_condition(web(holds=["192.0.2.128"], created="2025"), ASSIGNED, "False", "PoolExhausted", message=full)
     older = build.service("shop/old", group=GROUP, holds=["192.0.2.128"], created="2020")
     plan = planned(mine, build.pool("edge", "192.0.2.128"), older)
     assert body_of(plan)["loadBalancer"] == {"ingress": None}
@@ -331,7 +331,7 @@ def test_a_lost_address_is_named_with_its_new_holder() -> None:
         web(load_balancer_ip="\u2603" * 250_000),
         web(annotations={names.REASSIGN_ANNOTATION: "\U0001f40c" * 60_000}),
         web(holds=[f"203.0.{n // 250}.{n % 250}" for n in range(2_000)]),
-        told(web(holds=[f"192.0.{n // 250}.{n % 250}" for n in range(2_000)]), ASSIGNED, "True", "Assigned"),
+        with_condition(web(holds=[f"192.0.{n // 250}.{n % 250}" for n in range(2_000)]), ASSIGNED, "True", "Assigned"),
         web(pool="many"),
         web(wants="203.0.113.1"),
         web(),

@@ -10,8 +10,8 @@ from kavip.api.service import Ingress, LoadBalancer
 from kavip.reconcile.plan import Key, KeyKind, ReconcileOptions, ServicePlan, StatusPatch
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Object
-from tests.reconcile.service.planning import ASSIGNED, PROGRAMMED, VIP, WEB, conditions_of, told, web
-from tests.reconcile.world import GROUP, NOW, World, agent_states, body_of, cluster, running
+from tests.reconcile.service.planning import ASSIGNED, PROGRAMMED, VIP, WEB, conditions_of, web, with_condition
+from tests.reconcile.simulatedcluster import GROUP, NOW, SimulatedCluster, agent_states, body_of, cluster, running
 from tests.support import build
 
 
@@ -36,16 +36,16 @@ def test_a_write_is_conditional_on_its_version() -> None:
 
 def test_a_plan_applied_to_its_own_result_is_empty() -> None:
     """Nothing is written twice, and there is no second Event."""
-    world = World(cluster(web(), build.group(), build.pool()))
-    world.settle(Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
-    again = world.service(WEB)
+    simulation = SimulatedCluster(cluster(web(), build.group(), build.pool()))
+    simulation.settle(Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
+    again = simulation.service(WEB)
     assert (again.writes, again.events, again.claims) == ((), (), None)
 
 
 def test_the_servers_default_of_ip_mode_is_no_difference() -> None:
     """An entry with the defaulted ipMode VIP equals the written one."""
     for mode in (None, "VIP"):
-        service = told(told(web(), ASSIGNED, "True", "Assigned"), PROGRAMMED, "False", "Pending")
+        service = with_condition(with_condition(web(), ASSIGNED, "True", "Assigned"), PROGRAMMED, "False", "Pending")
         status = msgspec.structs.replace(
             service.status, load_balancer=LoadBalancer(ingress=[Ingress(ip=VIP, ip_mode=mode)])
         )
@@ -57,15 +57,15 @@ def test_the_servers_default_of_ip_mode_is_no_difference() -> None:
 
 def test_programmed_follows_in_one_further_write() -> None:
     """Nodes load the configuration one by one. There is one write when the last one has, and none before."""
-    world = World(cluster(web(), build.group(), build.pool()))
-    world.settle(Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
-    world.agents = agent_states(n1=running("h", VIP))
-    assert not world.service(WEB).writes
-    world.agents = agent_states(n1=running("h", VIP), n2=running("h", VIP))
-    plan = world.service(WEB)
+    simulation = SimulatedCluster(cluster(web(), build.group(), build.pool()))
+    simulation.settle(Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
+    simulation.agents = agent_states(n1=running("h", VIP))
+    assert not simulation.service(WEB).writes
+    simulation.agents = agent_states(n1=running("h", VIP), n2=running("h", VIP))
+    plan = simulation.service(WEB)
     assert conditions_of(plan) == {PROGRAMMED: ("True", "Programmed")}
     assert [notice.reason for notice in plan.events] == ["Programmed"]
-    assert not world.service(WEB).writes
+    assert not simulation.service(WEB).writes
 
 
 def test_generation_is_observed_if_the_server_has_one() -> None:
@@ -79,13 +79,13 @@ def test_generation_is_observed_if_the_server_has_one() -> None:
 
 def test_an_edit_by_the_user_is_observed() -> None:
     """A new generation is written into the conditions. No Event is sent."""
-    world = World(cluster(web(), build.group(), build.pool()))
-    world.settle(Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
-    service = world.snapshot.services[WEB]
-    world.snapshot.put(
+    simulation = SimulatedCluster(cluster(web(), build.group(), build.pool()))
+    simulation.settle(Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
+    service = simulation.snapshot.services[WEB]
+    simulation.snapshot.put(
         msgspec.structs.replace(service, metadata=msgspec.structs.replace(service.metadata, generation=2))
     )
-    plan = world.service(WEB)
+    plan = simulation.service(WEB)
     assert {each["observedGeneration"] for each in body_of(plan)["conditions"]} == {2}
     assert plan.events == ()
 
@@ -100,7 +100,7 @@ def test_both_families_come_in_the_order_of_the_service() -> None:
 
 def test_a_completed_family_comes_after_the_existing_entry() -> None:
     """The second family of a holder is appended. The existing entry does not move."""
-    service = told(
+    service = with_condition(
         web(families=("IPv6", "IPv4"), ip_family_policy="PreferDualStack", holds=[VIP]), ASSIGNED, "True", "Assigned"
     )
     pool = build.pool("edge", "192.0.2.128/28", "2001:db8::100/120")
@@ -111,27 +111,27 @@ def test_a_completed_family_comes_after_the_existing_entry() -> None:
 def test_a_waiting_service_has_a_condition_and_names_its_pools() -> None:
     """A full pool gives a condition, a pool to wait for, and one warning."""
     pool = build.pool("edge", "192.0.2.128/32")
-    holder = told(build.service("shop/a", group=GROUP, holds=["192.0.2.128"]), ASSIGNED, "True", "Assigned")
-    world = World(cluster(web(), holder, build.group(), pool))
-    plan = world.service(WEB)
+    holder = with_condition(build.service("shop/a", group=GROUP, holds=["192.0.2.128"]), ASSIGNED, "True", "Assigned")
+    simulation = SimulatedCluster(cluster(web(), holder, build.group(), pool))
+    plan = simulation.service(WEB)
     assert conditions_of(plan) == {ASSIGNED: ("False", "PoolExhausted"), PROGRAMMED: ("False", "Pending")}
     assert plan.waits == ("edge",)
     assert [(notice.reason, notice.warning) for notice in plan.events] == [("PoolExhausted", True), ("Pending", False)]
-    assert not world.service(WEB).writes
+    assert not simulation.service(WEB).writes
 
 
 def test_the_loser_of_a_conflict_gives_the_address_up_in_one_write() -> None:
     """The younger of two holders gets another address, and the entry is replaced."""
-    older = told(build.service("shop/a", group=GROUP, holds=[VIP]), ASSIGNED, "True", "Assigned")
-    younger = told(web(holds=[VIP], created="2026-02-01T00:00:00Z"), ASSIGNED, "True", "Assigned")
+    older = with_condition(build.service("shop/a", group=GROUP, holds=[VIP]), ASSIGNED, "True", "Assigned")
+    younger = with_condition(web(holds=[VIP], created="2026-02-01T00:00:00Z"), ASSIGNED, "True", "Assigned")
     plan = plan_service(cluster(older, younger, build.group(), build.pool()), WEB, now=NOW)
     assert body_of(plan)["loadBalancer"] == {"ingress": [{"ip": "192.0.2.129", "ipMode": "VIP"}]}
 
 
 def test_without_a_pool_a_lost_address_leaves_status_empty() -> None:
     """Without a replacement the entry is removed."""
-    older = told(build.service("shop/a", group=GROUP, holds=[VIP]), ASSIGNED, "True", "Assigned")
-    younger = told(web(holds=[VIP], created="2026-02-01T00:00:00Z"), ASSIGNED, "True", "Assigned")
+    older = with_condition(build.service("shop/a", group=GROUP, holds=[VIP]), ASSIGNED, "True", "Assigned")
+    younger = with_condition(web(holds=[VIP], created="2026-02-01T00:00:00Z"), ASSIGNED, "True", "Assigned")
     plan = plan_service(cluster(older, younger, build.group(), build.pool("edge", f"{VIP}/32")), WEB, now=NOW)
     assert body_of(plan)["loadBalancer"] == {"ingress": None}
     assert plan.claims == ()
@@ -148,7 +148,7 @@ def test_a_foreign_status_is_not_changed() -> None:
 
 def test_others_conditions_are_not_written() -> None:
     """A strategic merge patch with only kavip's types keeps the conditions of other controllers."""
-    service = told(web(), "example.org/Healthy", "True", "Fine")
+    service = with_condition(web(), "example.org/Healthy", "True", "Fine")
     plan = plan_service(cluster(service, build.group(), build.pool()), WEB, now=NOW)
     assert set(conditions_of(plan)) == {ASSIGNED, PROGRAMMED}
 
@@ -180,7 +180,7 @@ def test_kavip_assigns_beside_a_platform_on_request(ipam: str, more: dict[str, A
 def test_a_platform_that_begins_to_assign_takes_nothing_away() -> None:
     """A Service with an address of kavip keeps it."""
     network = build.network("198.51.100.0/24")
-    holder = told(web(holds=[VIP]), ASSIGNED, "True", "Assigned")
+    holder = with_condition(web(holds=[VIP]), ASSIGNED, "True", "Assigned")
     plan = plan_service(cluster(holder, build.group(), build.pool(), network), WEB, now=NOW)
     assert conditions_of(plan)[ASSIGNED] == ("True", "Assigned")
     assert "loadBalancer" not in body_of(plan)
@@ -190,8 +190,8 @@ def test_a_platform_that_begins_to_assign_takes_nothing_away() -> None:
 def test_a_move_has_an_event_with_any_reason(wants: str) -> None:
     """A move that the Service did not request is a warning."""
     pool = build.pool("edge", "192.0.2.128/25")
-    mine = told(web(holds=[VIP], created="2025", wants=wants), ASSIGNED, "True", "Assigned")
-    older = told(build.service("shop/old", holds=[VIP], created="2020"), ASSIGNED, "True", "Assigned")
+    mine = with_condition(web(holds=[VIP], created="2025", wants=wants), ASSIGNED, "True", "Assigned")
+    older = with_condition(build.service("shop/old", holds=[VIP], created="2020"), ASSIGNED, "True", "Assigned")
     plan = plan_service(cluster(mine, build.group(), pool, *([] if wants else [older])), WEB, now=NOW)
     (event,) = [notice for notice in plan.events if notice.reason == "Assigned"]
     why = "" if wants else f"; {VIP} belongs to Service shop/old, which is older"
@@ -202,10 +202,12 @@ def test_a_move_has_an_event_with_any_reason(wants: str) -> None:
 # --- no longer ours ---------------------------------------------------------------------------------------------------
 def test_a_service_that_is_no_longer_managed_loses_kavips_fields_in_one_write() -> None:
     """Without the annotation, entries and conditions are removed. The address is free at once."""
-    service = told(
-        told(build.service(WEB, holds=[VIP]), ASSIGNED, "True", "Assigned"), PROGRAMMED, "True", "Programmed"
+    service = with_condition(
+        with_condition(build.service(WEB, holds=[VIP]), ASSIGNED, "True", "Assigned"), PROGRAMMED, "True", "Programmed"
     )
-    plan = plan_service(cluster(told(service, "example.org/Fine", "True", "Fine"), build.pool()), WEB, now=NOW)
+    plan = plan_service(
+        cluster(with_condition(service, "example.org/Fine", "True", "Fine"), build.pool()), WEB, now=NOW
+    )
     assert body_of(plan) == {
         "conditions": [{"$patch": "delete", "type": ASSIGNED}, {"$patch": "delete", "type": PROGRAMMED}],
         "loadBalancer": {"ingress": None},
@@ -225,7 +227,7 @@ def test_a_service_that_is_no_longer_managed_keeps_fields_of_other_controllers(
     status: str, reason: str, address: str
 ) -> None:
     """If the condition records no address of kavip, only the condition is removed."""
-    service = told(build.service(WEB, holds=[address]), ASSIGNED, status, reason)
+    service = with_condition(build.service(WEB, holds=[address]), ASSIGNED, status, reason)
     plan = plan_service(cluster(service, build.pool()), WEB, now=NOW)
     assert "loadBalancer" not in body_of(plan)
     assert plan.claims is None
@@ -237,7 +239,7 @@ def test_a_service_that_kavip_never_managed_is_not_changed() -> None:
         assert not plan_service(cluster(service, build.pool()), WEB, now=NOW).writes
 
 
-def test_a_service_that_is_gone_or_going_is_not_written() -> None:
+def test_a_deleted_service_is_not_written() -> None:
     """A Service in deletion keeps what it has until it is gone, and waits for nothing more."""
     leaving = web(holds=[VIP])
     metadata = msgspec.structs.replace(leaving.metadata, deletion_timestamp="2026-03-01T00:00:00Z")
@@ -256,7 +258,7 @@ def test_external_ips_alone_get_no_address_and_no_address_condition() -> None:
 
 def test_a_service_that_was_of_type_load_balancer_loses_that_condition() -> None:
     """AddressAssigned means nothing on a ClusterIP Service."""
-    service = told(web(type="ClusterIP", external_ips=[VIP]), ASSIGNED, "True", "Assigned")
+    service = with_condition(web(type="ClusterIP", external_ips=[VIP]), ASSIGNED, "True", "Assigned")
     plan = plan_service(cluster(service, build.group(), build.pool()), WEB, now=NOW)
     assert {"$patch": "delete", "type": ASSIGNED} in body_of(plan)["conditions"]
 

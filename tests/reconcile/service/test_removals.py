@@ -14,7 +14,7 @@ from kavip.reconcile.plan import ServicePlan
 from kavip.reconcile.service import allocation
 from kavip.reconcile.service.reconcile import plan_service
 from tests.reconcile.service.planning import ASSIGNED, WEB, conditions_of, web
-from tests.reconcile.world import NOW, body_of, cluster
+from tests.reconcile.simulatedcluster import NOW, body_of, cluster
 from tests.support import build
 
 GIVEN = "192.0.2.140"
@@ -38,7 +38,7 @@ def planned(subject: Service, *others: Service, records: Records | None = None, 
     return plan
 
 
-def given(plan: ServicePlan) -> list[str]:
+def written_addresses(plan: ServicePlan) -> list[str]:
     """The addresses that the plan writes."""
     return [entry["ip"] for entry in body_of(plan).get("loadBalancer", {}).get("ingress") or []]
 
@@ -47,20 +47,20 @@ def test_a_removed_address_is_restored_at_once() -> None:
     """
     The Service gets the same address, although a lower one is free. An address with another holder is not restored.
     """
-    assert given(planned(spoken())) == [GIVEN]
-    assert given(planned(spoken("Stranded", f"keeps {GIVEN}, although it is late"))) == [GIVEN]
-    assert given(planned(spoken(), build.service("shop/heir", holds=[GIVEN]))) == ["192.0.2.128"]
-    assert given(planned(spoken(words=""))) == ["192.0.2.128"]
+    assert written_addresses(planned(spoken())) == [GIVEN]
+    assert written_addresses(planned(spoken("Stranded", f"keeps {GIVEN}, although it is late"))) == [GIVEN]
+    assert written_addresses(planned(spoken(), build.service("shop/heir", holds=[GIVEN]))) == ["192.0.2.128"]
+    assert written_addresses(planned(spoken(words=""))) == ["192.0.2.128"]
 
 
 def test_repeated_removals_are_restored_at_growing_intervals() -> None:
     """Between two writes the condition names the other controller, and nothing is written."""
     memory, moment, rests = Records(), 0.0, []
-    assert given(planned(spoken(), records=memory)) == [GIVEN]
+    assert written_addresses(planned(spoken(), records=memory)) == [GIVEN]
     for _ in range(12):
         silent = planned(spoken(), records=memory, after=moment)
         assert conditions_of(silent)[ASSIGNED] == ("False", "ForeignStatus")
-        assert given(silent) == []
+        assert written_addresses(silent) == []
         assert silent.claims is None
         found = memory.removals[WEB]
         rests.append(allocation.seconds_until_rewrite(found, NOW + timedelta(seconds=moment)))
@@ -68,18 +68,18 @@ def test_repeated_removals_are_restored_at_growing_intervals() -> None:
         moment += rests[-1]
         words = allocation.removed_state(found)
         again = planned(spoken(words.reason, words.message, "False"), records=memory, after=moment)
-        assert given(again) == [GIVEN]
+        assert written_addresses(again) == [GIVEN]
     assert rests[:4] == [1.0, 2.0, 4.0, 8.0]
     assert rests[-1] == allocation.LONGEST
     late = planned(spoken(), records=memory, after=moment + allocation.LONGEST + allocation.FORGOTTEN + 1)
-    assert (given(late), memory.removals[WEB].times) == ([GIVEN], 1)
+    assert (written_addresses(late), memory.removals[WEB].times) == ([GIVEN], 1)
 
 
 def test_a_service_whose_type_changed_back_is_served_at_once() -> None:
     """Without kavip's condition nothing counts as removed."""
     memory = Records()
     planned(spoken(), records=memory)
-    assert given(planned(web(), records=memory)) == ["192.0.2.128"]
+    assert written_addresses(planned(web(), records=memory)) == ["192.0.2.128"]
 
 
 @pytest.mark.parametrize("reason", ["Assigned", "Stranded"])

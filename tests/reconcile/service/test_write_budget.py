@@ -5,7 +5,7 @@ import asyncio
 from kavip.errors import Throttled
 from kavip.reconcile.plan import Key, KeyKind
 from kavip.reconcile.service import throttle
-from tests.controller.shop import web, working
+from tests.controller.workerfixture import running_worker, web
 from tests.support import build
 
 WEB = Key(KeyKind.SERVICE, "shop/web")
@@ -13,21 +13,21 @@ WEB = Key(KeyKind.SERVICE, "shop/web")
 
 async def test_status_writes_after_reports_of_agents_are_limited() -> None:
     """Reports of a flapping or lying node cause one burst of writes of a Service. A user's edit is written at once."""
-    async with working(web(), web("shop/other"), build.group(), build.pool()) as shop:
+    async with running_worker(web(), web("shop/other"), build.group(), build.pool()) as fixture:
 
         def written(key: str = "shop/web") -> int:
-            return sum(write.key == key for plan in shop.writer.sent for write in plan.writes)
+            return sum(write.key == key for plan in fixture.writer.sent for write in plan.writes)
 
         for number in range(1, throttle.BURST + 1):  # the watch delivers nothing: each plan has the write
-            shop.queue.add(WEB)
-            await shop.until(lambda: written() == number)  # noqa: B023 - awaited in the same turn
-        shop.queue.add(WEB)
-        shop.queue.add(Key(KeyKind.SERVICE, "shop/other"))
-        await shop.until(lambda: written("shop/other"))
+            fixture.queue.add(WEB)
+            await fixture.until(lambda: written() == number)  # noqa: B023 - awaited in the same turn
+        fixture.queue.add(WEB)
+        fixture.queue.add(Key(KeyKind.SERVICE, "shop/other"))
+        await fixture.until(lambda: written("shop/other"))
         assert written() == throttle.BURST
-        shop.snapshot.put(web(labels={"edited": "yes"}))
-        shop.queue.add(WEB)
-        await shop.until(lambda: written() == throttle.BURST + 1)
+        fixture.snapshot.put(web(labels={"edited": "yes"}))
+        fixture.queue.add(WEB)
+        await fixture.until(lambda: written() == throttle.BURST + 1)
 
 
 def test_the_burst_comes_back_with_time() -> None:
@@ -56,8 +56,8 @@ def test_services_without_recent_writes_are_forgotten() -> None:
 
 
 async def test_retry_after_is_obeyed() -> None:
-    """A throttled write is sent again after the delay that the API server asked for, not sooner."""
-    async with working(web(), build.group(), build.pool()) as shop:
+    """A throttled write is sent again after the delay that the API server requested, not sooner."""
+    async with running_worker(web(), build.group(), build.pool()) as fixture:
         times: list[float] = []
 
         def answer() -> bool:
@@ -66,7 +66,7 @@ async def test_retry_after_is_obeyed() -> None:
                 raise Throttled(429, "TooManyRequests", "slow down", retry_after=0.3)
             return True
 
-        shop.writer.answers = [answer, answer]
-        shop.queue.add(WEB)
-        await shop.until(lambda: len(times) == 2)
+        fixture.writer.answers = [answer, answer]
+        fixture.queue.add(WEB)
+        await fixture.until(lambda: len(times) == 2)
         assert times[1] - times[0] >= 0.29  # the loop's clock is coarse

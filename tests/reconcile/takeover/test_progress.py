@@ -9,7 +9,8 @@ from kavip.reconcile.observed import exporter
 from kavip.reconcile.observed.agentstates import NodeState
 from kavip.reconcile.plan import Apply, Key, KeyKind
 from tests.keepalived_operator.oldobjects import conf, configmap, instance, metrics, new_pod
-from tests.reconcile.group.settledgroup import ACCEPTED, PROGRAMMED, WEB, annotations, applied, condition, serving
+from tests.reconcile.group.settledgroup import ACCEPTED, PROGRAMMED, WEB, annotations, applied_kinds, condition, serving
+from tests.reconcile.simulatedcluster import GROUP
 from tests.reconcile.takeover.oldinstallation import (
     NODES,
     OLD,
@@ -24,25 +25,24 @@ from tests.reconcile.takeover.oldinstallation import (
     take_over,
     with_approval,
 )
-from tests.reconcile.world import GROUP
 
 
 def test_without_approval_nothing_is_written() -> None:
     """No object and no pod is written. The condition has the command for the approval."""
     found = old_installation("n3", approval="")
     plan = found.group()
-    assert (applied(plan), annotations(plan), found.removed) == ([], {}, [])
+    assert (applied_kinds(plan), annotations(plan), found.removed) == ([], {}, [])
     status, reason, message = condition(found, ACCEPTED)
     assert (status, reason) == ("False", "OldOperatorRunning")
     assert "kubectl annotate keepalivedgroup edge -n lb kavip.io/take-over=true" in message
-    assert not found.group().writes, "and it is said once"
+    assert not found.group().writes, "the status is written once"
 
 
 @pytest.mark.parametrize("value", ["yes", "True", "1", "false"])
 def test_only_true_is_an_approval(value: str) -> None:
     """Any other value is no approval."""
     found = old_installation("n3", approval=value)
-    assert not applied(found.group())
+    assert not applied_kinds(found.group())
 
 
 def test_the_old_key_stays_byte_for_byte() -> None:
@@ -234,7 +234,7 @@ def test_old_pods_without_their_configmap_are_left_alone() -> None:
     """What they run is unknown."""
     found = old_installation("n3")
     del found.objects.configmaps[GROUP]
-    assert not applied(found.group())
+    assert not applied_kinds(found.group())
     assert condition(found, ACCEPTED)[1] == "OldOperatorRunning"
 
 
@@ -275,14 +275,14 @@ def test_it_does_not_begin_where_kubernetes_would_delete_old_pods() -> None:
     for name in ("n1", "n2"):
         set_label(found, name)
     plan = found.group()
-    assert (applied(plan), annotations(plan), found.removed) == ([], {}, [])
+    assert (applied_kinds(plan), annotations(plan), found.removed) == ([], {}, [])
     status, reason, message = condition(found, ACCEPTED)
     assert (status, reason) == ("False", "OldOperatorRunning")
     assert (
         "would end the pods on n3 at once, with the VIPs that they hold: until it is done, let spec.nodeSelector"
         in message
     )
-    assert not found.group().writes, "and it is said once"
+    assert not found.group().writes, "the status is written once"
     set_label(found, "n3")
     assert take_over(found, "n1", "n2") == ["n1", "n2", "n3"]
 

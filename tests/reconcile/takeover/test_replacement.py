@@ -14,6 +14,7 @@ from kavip.reconcile.plan import Key, KeyKind, PodRemoval
 from kavip.reconcile.predicate import PendingWrites
 from tests.keepalived_operator.oldobjects import conf, instance, new_pod, old_pod
 from tests.reconcile.group.settledgroup import PROGRAMMED, WEB, condition, serving
+from tests.reconcile.simulatedcluster import GROUP, NOW, SimulatedCluster
 from tests.reconcile.takeover.oldinstallation import (
     NODES,
     VIP,
@@ -26,11 +27,10 @@ from tests.reconcile.takeover.oldinstallation import (
     take_over,
     with_taint,
 )
-from tests.reconcile.world import GROUP, NOW, World
 
 
-def overdue() -> tuple[World, str]:
-    """A world in which the pod of n1 is deleted while the watch still shows it, and the key of that pod."""
+def overdue() -> tuple[SimulatedCluster, str]:
+    """A cluster in which the pod of n1 is deleted while the watch still shows it, and the key of that pod."""
     found = old_installation("n3")
     found.group()
     found.group()
@@ -155,12 +155,14 @@ def test_an_old_pod_outside_the_group_goes_last(holder: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("without", "told"), [("", "to hold shop/web"), ("n2 n3", "n1, which is outside the group")])
-def test_an_old_pod_outside_the_group_stays_while_no_new_pod_can_take_over(without: str, told: str) -> None:
+@pytest.mark.parametrize(
+    ("without", "reported"), [("", "to hold shop/web"), ("n2 n3", "n1, which is outside the group")]
+)
+def test_an_old_pod_outside_the_group_stays_while_no_new_pod_can_take_over(without: str, reported: str) -> None:
     """Programmed names the pod, why it stays, and the command that deletes it."""
     found = with_taint(old_installation("n1", tolerations=[]), "n1")
     assert take_over(found, without=without) == ["n2", "n3"]
-    assert told in condition(found, PROGRAMMED)[2]
+    assert reported in condition(found, PROGRAMMED)[2]
     assert ("spec.tolerations" in condition(found, PROGRAMMED)[2]) is bool(without)
     assert ("kubectl delete pod edge-old-n1 -n lb" in condition(found, PROGRAMMED)[2]) is bool(without)
 

@@ -1,4 +1,4 @@
-"""A worker with everything around it, and no API server."""
+"""A worker with its collaborators, some of them fakes, without an API server."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -14,13 +14,13 @@ from kavip.reconcile.observed.records import Records
 from kavip.reconcile.plan import Key, Notice, Plan, ProbeTarget, ReconcileOptions
 from kavip.reconcile.predicate import PendingWrites
 from kavip.snapshot import Object, Snapshot
-from tests.reconcile.world import GROUP, NOW, cluster
+from tests.reconcile.simulatedcluster import GROUP, NOW, cluster
 from tests.support import build
 
 PATIENCE = 60.0
 
 
-class Paper:
+class FakeWriter:
     """A fake writer that records plans; *answers* are raised or called, one per plan."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Paper:
         self.hold.set()
 
     async def send(self, plan: Plan) -> bool:
-        """Note *plan*."""
+        """Record *plan*."""
         self.sent.append(plan)
         await self.hold.wait()
         answer = self.answers.pop(0) if self.answers else (lambda: True)
@@ -40,7 +40,7 @@ class Paper:
         return answer()
 
 
-class Eye:
+class FakeProber:
     """A fake prober with a fixed state."""
 
     def __init__(self) -> None:
@@ -49,19 +49,24 @@ class Eye:
         self.targets: dict[str, ProbeTarget | None] = {}
 
     def set_target(self, group: str, target: ProbeTarget | None) -> None:
-        """Note the target."""
+        """Record the target."""
         self.targets[group] = target
 
 
-class Shop:
-    """A worker with everything around it."""
+class WorkerFixture:
+    """A worker with its collaborators, some of them fakes."""
 
     def __init__(self, snapshot: Snapshot, *, ipam: str = "auto") -> None:
         """Create a worker with a fake writer and a clock of the test."""
-        self.snapshot, self.objects, self.writer, self.eye = snapshot, OwnedObjects(), Paper(), Eye()
+        self.snapshot, self.objects, self.writer, self.fake_prober = (
+            snapshot,
+            OwnedObjects(),
+            FakeWriter(),
+            FakeProber(),
+        )
         self.records, self.pending, self.operator = Records(), PendingWrites(), OperatorWatch()
         self.queue: WorkQueue[Key] = WorkQueue(base=0.01, cap=0.05)
-        self.told: list[tuple[Key, Notice]] = []
+        self.notices: list[tuple[Key, Notice]] = []
         self.seconds, self.now = 0.0, NOW
         self.worker = Worker(
             snapshot=snapshot,
@@ -71,8 +76,8 @@ class Shop:
             operator=self.operator,
             queue=self.queue,
             writer=self.writer,  # type: ignore[arg-type]  # as much of it as the worker uses
-            prober=self.eye,
-            notify=lambda key, notice: self.told.append((key, notice)),
+            prober=self.fake_prober,
+            notify=lambda key, notice: self.notices.append((key, notice)),
             options=ReconcileOptions(ipam=ipam),
             now=lambda: self.now,
             clock=lambda: self.seconds,
@@ -86,14 +91,14 @@ class Shop:
 
 
 @asynccontextmanager
-async def working(*objects: Object, workers: int = 2, **more: Any) -> AsyncIterator[Shop]:
+async def running_worker(*objects: Object, workers: int = 2, **more: Any) -> AsyncIterator[WorkerFixture]:
     """A running worker with *objects* in its Snapshot."""
-    shop = Shop(cluster(*objects), **more)
-    task = asyncio.create_task(shop.worker.run(workers))
+    fixture = WorkerFixture(cluster(*objects), **more)
+    task = asyncio.create_task(fixture.worker.run(workers))
     try:
-        yield shop
+        yield fixture
     finally:
-        shop.queue.close()
+        fixture.queue.close()
         await task
 
 

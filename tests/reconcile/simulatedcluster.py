@@ -1,4 +1,4 @@
-"""Helpers for tests of plans: a cluster, the answers of agents, and a world in which plans are carried out at once."""
+"""Helpers for tests of plans: a Snapshot, states of agents, and a cluster in which plans are carried out at once."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -104,21 +104,21 @@ def pod(name: str, node: str, *, ready: bool = True, group: str = GROUP, note: s
     )
 
 
-class World:
+class SimulatedCluster:
     """
-    A cluster in which plans are carried out at once: it stands in for API server, watch and writer.
+    A cluster in which plans are carried out at once: a fake of API server, watch and writer.
 
-    It does status patches and server-side apply as far as kavip uses them.
+    It implements status patches and server-side apply as far as kavip uses them.
     """
 
     def __init__(
         self,
         snapshot: Snapshot,
         *,
-        agents: AgentStates = AgentStates(),  # noqa: B008
-        options: ReconcileOptions = ReconcileOptions(),  # noqa: B008
+        agents: AgentStates = AgentStates(),  # noqa: B008 - frozen
+        options: ReconcileOptions = ReconcileOptions(),  # noqa: B008 - frozen
     ) -> None:
-        """Start with *snapshot*. Time stands still until :meth:`later` is called."""
+        """Start with *snapshot*. The clock changes only by :meth:`later`."""
         self.snapshot, self.agents, self.options = snapshot, agents, options
         self.objects, self.records = OwnedObjects(), Records()
         self.now = NOW
@@ -127,7 +127,7 @@ class World:
         self._applied_keys: dict[str, set[str]] = {}  # of ConfigMaps: keys of other programs stay
 
     def later(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.now += timedelta(seconds=seconds)
 
     def plan(self, key: Key) -> Plan:
@@ -184,7 +184,7 @@ class World:
             plans = [self.work(key) for key in keys]
             if not any(plan.writes for plan in plans):
                 return
-        raise AssertionError("the plans do not come to rest")
+        raise AssertionError("the plans still have writes")
 
     def condition(self, key: str, kind: str) -> tuple[str, str] | None:
         """Status and reason of the condition *kind* of the Service *key*."""

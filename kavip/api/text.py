@@ -1,0 +1,17 @@
+"""
+Text from users, nodes and other programs as one printable line: it reaches terminals by messages, Events and logs.
+
+Control characters could erase what a terminal shows, and bidirectional controls could reorder it.
+"""
+
+
+def one_line(text: str) -> str:
+    """*text* as one line of printable characters; the others are escaped."""
+    return printable(" ".join(text.split()))
+
+
+def printable(line: str) -> str:
+    """*line* with unprintable characters escaped; blanks and tabs stay."""
+    if line.isprintable():
+        return line
+    return "".join(letter if letter.isprintable() or letter == "\t" else ascii(letter)[1:-1] for letter in line)
