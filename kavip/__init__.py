@@ -5,7 +5,7 @@ A guided tour, from the bottom up:
 
 * :mod:`kavip.names`, :mod:`kavip.errors`: every string another system can see; every exception. :mod:`kavip.memo`:
   results that are kept while what they were made of stays.
-* :mod:`kavip.api`: wire types, the only place that knows the names of JSON fields.
+* :mod:`kavip.api`: wire types, the only place with the names of JSON fields.
 * :mod:`kavip.ipam`: parse, validate, allocate: which address may a Service have, and why not.
 * :mod:`kavip.vrrp`: keepalived: VRIDs, verbatim lines, the model and its text.
 * :mod:`kavip.pki`: certificates as values.
@@ -16,13 +16,13 @@ A guided tour, from the bottom up:
   answers with it, and its certificates.
 * :mod:`kavip.reconcile`: what the controller decides. :mod:`kavip.controller`: what the replica that leads does:
   workers, the only writer, the prober of the agents.
-* :mod:`kavip.agent`: the node side: localise, check, swap, reload, report. Knows no Kubernetes.
+* :mod:`kavip.agent`: the node side: localise, check, swap, reload, report. It has no access to the API server.
 * :mod:`kavip.caches`: informers that fill the Snapshot; :mod:`kavip.app`: one replica, put together, with
   :mod:`kavip.settings` and :mod:`kavip.telemetry`.
-* :mod:`kavip.cli`: the command line, and the same decisions for people who ask.
+* :mod:`kavip.cli`: the command line: the same decisions, printed for users.
 
 Snapshot in, Plan or Verdict out: the packages up to :mod:`kavip.snapshot`, and the modules that decide, do no I/O and
-know no clock. ``async def`` is the mark of I/O.
+read no clock. ``async def`` is the mark of I/O.
 """
 
 from typing import Final

@@ -24,13 +24,16 @@ from kavip.controller.leadership import Leadership
 from kavip.controller.metrics import PoolMetrics
 from kavip.errors import CachesStale, LeaseLost, SettingsError
 from kavip.http import ports
+from kavip.http.servingcertificate import ServingCertificate
 from kavip.kube.client import Client
+from kavip.kube.delegatedauth import DelegatedAuth
 from kavip.kube.leader import Leader
 from kavip.kube.lease import LeaseLock
 from kavip.settings import Settings, flag_and_variable
 from kavip.webhook.authorizer import ExternalIPAuthorizer
+from kavip.webhook.certs import cainjector
 from kavip.webhook.certs.clientca import read_client_ca
-from kavip.webhook.certs.source import certificate_source
+from kavip.webhook.certs.source import certificate_source, hands_over
 from kavip.webhook.server import WebhookServer
 
 _FILES: Final = 4096
@@ -85,10 +88,8 @@ class App:
             probes = ports.probes(self.unready)
             with _listening("probe", settings.probe_host, settings.probe_port) as address:
                 await stack.enter_async_context(ports.serving(probes, *address, name="probe"))
-            metrics = ports.metrics(self._update_metrics)
-            with _listening("metrics", settings.metrics_host, settings.metrics_port) as address:
-                await stack.enter_async_context(ports.serving(metrics, *address, name="metrics"))
             start = await stack.enter_async_context(_starting(stopped))
+            await stack.enter_async_context(self._metrics(start))
             for informer in self._caches.informers:
                 start(self._caches.fill(informer), f"inform {informer.resource.kind}")
             start(self._freeze_caches(), "freeze caches")
@@ -116,6 +117,26 @@ class App:
         gc.collect()
         gc.freeze()
 
+    @asynccontextmanager
+    async def _metrics(self, start: Start) -> AsyncIterator[None]:
+        settings, pages = self._settings, ports.metrics(self._update_metrics)
+        async with AsyncExitStack() as stack:
+            security = None
+            if settings.metrics_secure:
+                host = f"{names.METRICS_SERVICE}.{settings.namespace}.svc"
+                certificate = ServingCertificate("metrics", folder=settings.metrics_cert_path, host=host)
+                await certificate.update()
+                start(certificate.run(), "metrics certificate")
+                reviews = await stack.enter_async_context(self._review_client())
+                security = ports.Security(certificate.context, DelegatedAuth(reviews, names.METRICS_PATH))
+            with _listening("metrics", settings.metrics_host, settings.metrics_port) as address:
+                await stack.enter_async_context(ports.serving(pages, *address, name="metrics", security=security))
+            yield
+
+    def _review_client(self) -> Client:
+        """A client for reviews, which any client can cause: they share no connection with the lease."""
+        return Client.from_settings(self._settings.kubeconfig or None, observe=_count_request)
+
     def _update_metrics(self) -> None:
         self._caches.update_metrics()
         self._pool_metrics.update(self._caches.snapshot, leads=self._caches.leads)
@@ -130,8 +151,7 @@ class App:
             external_ips_scope=settings.external_ips_scope,
             ipam=settings.ipam,
         )
-        # Strangers can cause access reviews, so these share no connection with the lease.
-        reviews = Client.from_settings(settings.kubeconfig or None, observe=_count_request)
+        reviews = self._review_client()
         authorizer = ExternalIPAuthorizer(reviews, is_openshift=lambda: self._caches.is_openshift)
         server = WebhookServer(
             self._caches.snapshot,
@@ -142,7 +162,8 @@ class App:
         )
         with _listening("webhook", settings.webhook_host, settings.webhook_port) as address:
             await server.start(*address)
-        source = certificate_source(self._client, settings, server.serve_certificate)
+        publishes = "controller" in self._roles or not hands_over(settings)
+        source = certificate_source(self._client, settings, server.serve_certificate, publishes=publishes)
         self._webhook_unready += [server.unready, source.manager.unready]
         start(source.watch.run(), "certificate watch")
         start(source.events.run(), "webhook events")
@@ -165,7 +186,7 @@ class App:
             duration=settings.lease_seconds,
             annotations=self._leadership.lease_annotations,
         )
-        leading = start(self._lead(Leader(lease), lease), "leader")
+        leading = start(self._lead(Leader(lease), lease, start), "leader")
         try:
             yield
         finally:
@@ -173,7 +194,7 @@ class App:
             with suppress(asyncio.CancelledError):
                 await leading
 
-    async def _lead(self, leader: Leader, lease: LeaseLock) -> None:
+    async def _lead(self, leader: Leader, lease: LeaseLock, start: Start) -> None:
         """
         Acquire the lease and lead, again after each lost lease.
 
@@ -186,17 +207,26 @@ class App:
             await self._caches.synced()
         while True:
             try:
-                await leader.lead(
-                    lambda: self._leadership.run(
-                        leader.ensure_held, recorded=lease.recorded(names.COOLDOWNS_ANNOTATION)
-                    )
-                )
+                await leader.lead(lambda: self._serve_term(leader, lease, start))
             except LeaseLost as error:
                 log.warning("no longer the leader", why=str(error))
             except CachesStale as error:
                 log.warning("no longer the leader", why=str(error))
                 await asyncio.sleep(self._settings.lease_seconds)
             await self._caches.synced()
+
+    async def _serve_term(self, leader: Leader, lease: LeaseLock, start: Start) -> None:
+        """Lead; meanwhile inject ``caBundle`` for a webhook that runs apart, even before the caches are filled."""
+        beside: list[asyncio.Task[None]] = []
+        if "webhook" not in self._roles and hands_over(self._settings):
+            injecting = cainjector.inject(self._client.guarded(leader.ensure_held), self._settings)
+            beside.append(start(injecting, "CA injector"))
+        try:
+            await self._leadership.run(leader.ensure_held, recorded=lease.recorded(names.COOLDOWNS_ANNOTATION))
+        finally:
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
 
 
 @contextmanager

@@ -3,6 +3,11 @@ The caches of one replica: informers fill the Snapshot and the objects that grou
 
 They are used only when they are :meth:`Caches.synced`: a half-filled cache would refuse valid objects and assign
 addresses that are held.
+
+A replica with the webhook alone does not read what groups own. So it has no record of what their nodes run, and
+external IPs that only a running instance shows do not count for objects in deletion (:mod:`kavip.snapshot.deletion`).
+It refuses nothing for that reason: it may only admit an address that such an object still holds. The controller repeats
+every check, and does not serve that address twice.
 """
 
 import asyncio
@@ -28,7 +33,7 @@ from kavip.snapshot import KINDS, Object, Snapshot
 
 _OWNED = (resources.DAEMONSETS, resources.CONFIGMAPS, resources.PODS)
 _MONITORING = (resources.POD_MONITORS, resources.ROLES, resources.ROLE_BINDINGS)
-_FAILURES = "reason=FailedCreate,regarding.kind=DaemonSet"
+_FAILURES = "reason=FailedCreate,regarding.kind=DaemonSet"  # Events of DaemonSets that cannot create pods
 _MOST_NAMES = 100  # in a URL; a name has up to 63 characters
 _OPERATOR = (resources.OPERATOR_LEASES, resources.OPERATOR_DEPLOYMENTS)
 
@@ -51,8 +56,12 @@ class Caches:
         group_namespaces: Collection[str] = (),
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Watch what decisions read, and with *owned* also the objects that groups own; *now* is the wall clock."""
-        self._now = now
+        """
+        Watch what decisions read, and with *owned* also the objects that groups own; *now* is the wall clock.
+
+        With *group_namespaces*, the objects that groups own are watched in these namespaces only, one by one.
+        """
+        self._now, self._owned = now, owned
         self.snapshot, self.objects = Snapshot(group_namespaces), OwnedObjects()
         self.pending, self.operator = PendingWrites(), OperatorWatch()
         self._enqueue: Callable[[Key], None] | None = None
@@ -62,10 +71,13 @@ class Caches:
         self.services: Informer[Any]
         """The informer of Services."""
         self._counted: dict[int, int] = {}  # errors that the metric has, by the number of the informer
+        self._namespaces: Informer[Any]
         for resource in resources.DECISION_KINDS:
             informer: Informer[Object] = Informer(client, resource)  # type: ignore[arg-type]  # one of Object
             if resource is resources.POOLS:
                 self._pools = informer.store
+            if resource is resources.NAMESPACES:
+                self._namespaces = informer
             if resource is resources.SERVICES:
                 self.services = informer
             informer.subscribe(self._update)
@@ -74,17 +86,38 @@ class Caches:
         self._slices: Informer[Object] = Informer(client, slices, labels=selector(()))
         self._slices.subscribe(self._update)
         self.informers.append(self._slices)
-        self._monitoring = [_labelled(client, kind) for kind in _MONITORING if owned]
-        informers = [_labelled(client, kind) for kind in _OWNED if owned] + self._monitoring
-        if owned:
-            informers.append(_failures(client))
-        for each in informers:
-            each.subscribe(self._update_owned)
-        self.informers += informers
+        self._monitoring: list[Informer[Owned]] = []
+        for namespace in sorted(group_namespaces) or [""] if owned else ():
+            self._watch_owned(client, namespace)
         self._operator_informers = [_by_name(client, kind, name) for kind in _OPERATOR if owned for name in kind.names]
         for operator in self._operator_informers:
             operator.subscribe(self._update_operator)
         self.informers += self._operator_informers
+
+    def _watch_owned(self, client: Client, namespace: str) -> None:
+        """Watch what groups in *namespace* own; "": in all."""
+
+        def informer(resource: Resource[Any], *, labels: str = "", fields: str = "") -> Informer[Owned]:
+            made: Informer[Owned] = Informer(
+                client,
+                resource,
+                namespace=namespace,
+                labels=labels,
+                fields=fields,
+                lacks_namespace=lambda: self._lacks(namespace),
+            )
+            made.subscribe(self._update_owned)
+            self.informers.append(made)
+            return made
+
+        for kind in _OWNED:
+            informer(kind, labels=names.GROUP_LABEL)
+        self._monitoring += [informer(kind, labels=names.GROUP_LABEL) for kind in _MONITORING]
+        informer(resources.DAEMONSET_EVENTS, fields=_FAILURES)
+
+    def _lacks(self, namespace: str) -> bool:
+        """Whether the cluster has no such *namespace*; false while that is unknown."""
+        return bool(namespace) and self._namespaces.synced.is_set() and namespace not in self._namespaces.store
 
     # --- a term of leadership -----------------------------------------------------------------------------------------
     def lead(self, enqueue_key: Callable[[Key], None]) -> None:
@@ -109,9 +142,9 @@ class Caches:
         A new leader needs that: the last writes of the previous leader may not have come through the watches yet. After
         this call, a write that this replica expected in an earlier term has arrived, or never will.
         """
-        asked = [(informer, informer.request_list()) for informer in self.informers]
+        requested = [(informer, informer.request_list()) for informer in self.informers]
         self._open.set()  # after the requests, so that the first list of an informer also answers its request
-        for informer, number in asked:
+        for informer, number in requested:
             await informer.wait_listed(number)
         await self._slices.wait_current()
         self.snapshot.ledger.drop_expectations()
@@ -137,7 +170,7 @@ class Caches:
         """The caches that are not filled yet, and why, one line each."""
         for each in self.informers:
             if not each.synced.is_set():
-                yield f"cache of {each.resource.kind} is not filled: {each.current_error or 'listing'}"
+                yield f"cache of {each.description} is not filled: {each.current_error or 'listing'}"
 
     @property
     def is_openshift(self) -> bool:
@@ -146,11 +179,14 @@ class Caches:
 
     def update_metrics(self) -> None:
         """Set the metrics that are computed at each scrape."""
+        synced: dict[str, bool] = {}
         for number, each in enumerate(self.informers):
             kind = each.resource.kind
-            telemetry.INFORMER_SYNCED.labels(kind).set(each.synced.is_set())
+            synced[kind] = synced.get(kind, True) and each.synced.is_set()
             telemetry.WATCH_ERRORS.labels(kind).inc(each.error_count - self._counted.get(number, 0))
             self._counted[number] = each.error_count
+        for kind, is_synced in synced.items():
+            telemetry.INFORMER_SYNCED.labels(kind).set(is_synced)
 
     def update_environment(self) -> Environment:
         """
@@ -161,7 +197,8 @@ class Caches:
         now = time.monotonic()
         if any(each.current_error for each in self._operator_informers):
             self.operator.restart_leases(at=now)
-        self.objects.has_pod_monitors = bool(self._monitoring) and all(each.is_available for each in self._monitoring)
+        available = [each.is_available for each in self._monitoring if not each.lacks_namespace()]
+        self.objects.has_pod_monitors = bool(available) and all(available)
         return Environment(self.operator.blocked(now), self.objects.has_pod_monitors)
 
     # --- changes ------------------------------------------------------------------------------------------------------
@@ -173,7 +210,8 @@ class Caches:
             self.snapshot.put(new)
         elif old is not None:
             self.snapshot.drop(KINDS[type(old)], old.metadata.key)
-        self._slices.select(selector(self.snapshot.followed))
+        if self._owned:  # the webhook's decisions read only the addresses of the API server
+            self._slices.select(selector(self.snapshot.followed))
         changed = new or old
         sent = self.pending.pop_sent(changed.key) if isinstance(changed, Service) else None
         if self._enqueue is not None:
@@ -215,17 +253,6 @@ def selector(followed: Iterable[str]) -> str:
     if len(wanted) > _MOST_NAMES:
         return names.SERVICE_NAME_LABEL
     return f"{names.SERVICE_NAME_LABEL} in ({','.join(wanted)})"
-
-
-def _labelled(client: Client, resource: Resource[Any]) -> Informer[Owned]:
-    """A cache of the objects that carry the label of a group."""
-    return Informer(client, resource, labels=names.GROUP_LABEL)
-
-
-def _failures(client: Client) -> Informer[Owned]:
-    """A cache of the Events of DaemonSets that cannot create pods."""
-    found: Informer[Any] = Informer(client, resources.DAEMONSET_EVENTS, fields=_FAILURES)
-    return found
 
 
 def _by_name(client: Client, resource: Resource[Any], name: str) -> Informer[OperatorObject]:

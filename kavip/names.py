@@ -40,6 +40,7 @@ VERBATIM_ANNOTATION: Final = "keepalived-operator.redhat-cop.io/verbatimconfig"
 SPREAD_ANNOTATION: Final = "keepalived-operator.redhat-cop.io/spreadvips"
 POOL_ANNOTATION: Final = "kavip.io/pool"
 ADDRESSES_ANNOTATION: Final = "kavip.io/addresses"
+COUNT_ANNOTATION: Final = "kavip.io/address-count"
 SHARING_KEY_ANNOTATION: Final = "kavip.io/sharing-key"
 REASSIGN_ANNOTATION: Final = "kavip.io/reassign"
 
@@ -54,6 +55,7 @@ SERVICE_ANNOTATIONS: Final = (
     SPREAD_ANNOTATION,
     POOL_ANNOTATION,
     ADDRESSES_ANNOTATION,
+    COUNT_ANNOTATION,
     SHARING_KEY_ANNOTATION,
     REASSIGN_ANNOTATION,
 )
@@ -72,7 +74,7 @@ METRICS_LABEL_VALUE: Final = "keepalived"
 CONFIG_KEY: Final = "keepalived.conf"
 TAKE_OVER_KEY: Final = "kavip.conf"  # in the same ConfigMap, while keepalived-operator's pods read the other one
 NEXT_KEY: Final = "next.conf.gz"  # in the same ConfigMap: what all nodes switch to at one instant
-AGENT_KEY: Final = "agent.json"  # in the same ConfigMap: what the agent must know in addition
+AGENT_KEY: Final = "agent.json"  # in the same ConfigMap: what the agent needs in addition
 METRICS_PORT_NAME: Final = "metrics"
 KEEPALIVED_CONTAINER: Final = "keepalived"  # of the DaemonSet's pods, as are the next two
 AGENT_CONTAINER: Final = "agent"
@@ -87,7 +89,11 @@ OLD_OPERATOR_DEPLOYMENTS: Final = ("keepalived-operator", "keepalived-operator-c
 SERVICE_NAME_LABEL: Final = "kubernetes.io/service-name"  # on EndpointSlices
 API_SERVER_SERVICE: Final = "default/kubernetes"  # its endpoints are the API servers
 API_SERVER: Final = "the API server"  # as messages name whose own those addresses are
+METRICS_SERVICE: Final = "kavip-metrics"  # the Service of the ServiceMonitor
 CA_SECRET_NAME: Final = "kavip-webhook-ca"
+CA_CONFIGMAP_NAME: Final = "kavip-webhook-ca"  # its trust bundle, which the webhook hands to the controller
+CA_BUNDLE_KEY: Final = "ca.crt"
+DROPPED_CAS_KEY: Final = "dropped.crt"  # in the same ConfigMap: what ca.crt no longer has, and caBundle still has
 CORDONED_TAINT: Final = "node.kubernetes.io/unschedulable"  # Kubernetes' own, on a Node
 POD_SECURITY_LABEL: Final = "pod-security.kubernetes.io/enforce"  # Kubernetes' own, on a Namespace
 DEFAULT_SEGMENT: Final = "default"

@@ -69,6 +69,16 @@ class Settings:
     )
     metrics_host: str = setting("", "address that /metrics binds to; empty: all")
     metrics_port: int = setting(names.METRICS_PORT, "port of /metrics")
+    metrics_secure: bool = setting(
+        False,
+        "serve /metrics over TLS, to clients whose token may get the nonResourceURL /metrics (TokenReview, "
+        "SubjectAccessReview)",
+    )
+    metrics_cert_path: str = setting(
+        "",
+        "directory with tls.crt and tls.key of /metrics, read again after changes; empty: kavip signs a certificate "
+        "itself",
+    )
     probe_host: str = setting("", "address that /livez and /readyz bind to; empty: all")
     probe_port: int = setting(names.PROBE_PORT, "port of /livez and /readyz")
     agent_port: int = setting(names.AGENT_PORT, "first port for agents; each group gets the next free one")
@@ -84,6 +94,10 @@ class Settings:
         names.PROMETHEUS_ACCOUNT, "NAMESPACE/NAME of the service account of Prometheus; a group's Role permits it"
     )
     probe_interval: int = setting(1, "seconds between two probes of an agent when nothing changes", minimum=1)
+    policy_images: str = setting("", "images that groups may name beside kavip's own, comma-separated; empty: any")
+    policy_service_accounts: str = setting(
+        "", "service accounts that groups may name beside default, comma-separated; empty: any"
+    )
     lease_seconds: int = setting(15, "seconds after which another replica may become the leader", minimum=3)
     drain_seconds: int = setting(5, "seconds for which the webhook still answers after SIGTERM")
     log_level: str = setting("info", "minimum level of log lines", choices=("debug", "info", "warning", "error"))

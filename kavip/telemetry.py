@@ -15,6 +15,7 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from kavip import __version__, names
+from kavip.api.text import printable
 
 REGISTRY: Final = CollectorRegistry()
 _FAST: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
@@ -54,7 +55,7 @@ EVENTS_DROPPED: Final = _counter(
 REVIEWS: Final = _counter("webhook_requests_total", "Admission reviews answered.", "path", "verdict")
 REVIEW_SECONDS: Final = _histogram("webhook_request_seconds", "Time to answer one admission review.", "path")
 CERTIFICATE_EXPIRY: Final = _gauge(
-    "certificate_expiry_timestamp_seconds", "When a certificate of the webhook expires.", "certificate"
+    "certificate_expiry_timestamp_seconds", "When a certificate of the webhook or of /metrics expires.", "certificate"
 )
 POOL_ADDRESSES: Final = _gauge(
     "pool_addresses",
@@ -162,10 +163,22 @@ def configure_logging(level: str, form: str) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _escape, renderer],
         )
     )
     logging.basicConfig(handlers=[handler], level=number, force=True)
     # Below level warning libraries log request lines, and kubernetes_asyncio logs response bodies, including Secrets.
     for noisy in ("aiohttp", "asyncio", "kubernetes_asyncio", "urllib3"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+def _escape(logger: object, method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:  # noqa: ARG001 - structlog's signature
+    """Escape what could forge a line of the log, or what a terminal shows. Only tracebacks keep their lines."""
+    for field, value in line.items():
+        if isinstance(value, str):
+            rows = value.splitlines() if field in _TRACEBACKS else [value]
+            line[field] = "\n".join(map(printable, rows))
+    return line
+
+
+_TRACEBACKS: Final = frozenset({"exception", "stack"})

@@ -26,13 +26,13 @@ _SHOWN = 8_000  # characters of each part of a failure report
 
 
 def wait_for(
-    what: str, condition: Callable[[], Any], *, patience: float = PATIENCE, told: Callable[[], object] = str
+    what: str, condition: Callable[[], Any], *, patience: float = PATIENCE, details: Callable[[], object] = str
 ) -> Any:
-    """What *condition* returns once it is true; if it never is, the test fails with the result of *told*."""
+    """Wait for *condition* and return its result; after the timeout the test fails with the result of *details*."""
     deadline = time.monotonic() + patience
     while not (found := condition()):
         if time.monotonic() > deadline:
-            pytest.fail(f"waited {patience:g} s in vain: {what}\n{told()}")
+            pytest.fail(f"not within {patience:g} s: {what}\n{details()}")
         time.sleep(0.05)
     return found
 
@@ -107,7 +107,7 @@ class Installation:
         wait_for("kavip is ready", replica.ready)
         if webhook:
             wait_for("the webhooks are registered", self._registered)
-            wait_for("the API server asks them", self._asked)
+            wait_for("the API server calls the webhooks", self._webhooks_are_called)
         return replica
 
     def leader(self) -> Replica:
@@ -121,12 +121,12 @@ class Installation:
         assert isinstance(found, Replica)
         return found
 
-    def _asked(self) -> bool:
+    def _webhooks_are_called(self) -> bool:
         """Whether the API server calls both kinds of webhook; it reads registrations by a watch."""
         flags = ("--dry-run=server", "-o", "json")
-        mutated = self.apply(a_group("asked"), flags=flags)
+        mutated = self.try_apply(a_group("probe"), flags=flags)
         bad = {"keepalived-operator.redhat-cop.io/keepalivedgroup": "no-slash"}
-        refused = self.apply(a_service("asked", annotations=bad), flags=flags)
+        refused = self.try_apply(a_service("probe", annotations=bad), flags=flags)
         return '"segment": "default"' in mutated.stdout and refused.returncode != 0
 
     def _registered(self) -> bool:
@@ -134,14 +134,14 @@ class Installation:
         return bool(found) and all(each["clientConfig"].get("caBundle") for each in found["webhooks"])
 
     # --- kubectl --------------------------------------------------------------------------------------------------
-    def apply(self, *objects: Mapping[str, Any], flags: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-        """Run ``kubectl apply`` for *objects*; never raises."""
+    def try_apply(self, *objects: Mapping[str, Any], flags: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+        """Run ``kubectl apply`` for *objects*; return the result, whether it failed or not."""
         text = "\n---\n".join(json.dumps(each) for each in objects)
         return self.plane.kubectl("apply", "-f", "-", *flags, input=text, check=False)
 
-    def applied(self, *objects: Mapping[str, Any]) -> None:
+    def apply(self, *objects: Mapping[str, Any]) -> None:
         """Run ``kubectl apply`` for *objects*, which must succeed."""
-        done = self.apply(*objects)
+        done = self.try_apply(*objects)
         assert done.returncode == 0, done.stderr
 
     def get(self, *args: str) -> Any:
@@ -154,29 +154,31 @@ class Installation:
         found = self.get("service", name, "-n", namespace) or {}
         return [entry["ip"] for entry in found.get("status", {}).get("loadBalancer", {}).get("ingress", [])]
 
-    def wait_told(self, *services: str, reason: str = "NoNodes") -> None:
+    def wait_for_conditions(self, *services: str, reason: str = "NoNodes") -> None:
         """Wait until the conditions of *services* are final: without nodes, Programmed is the last one."""
         for name in services:
 
-            def is_told(name: str = name) -> bool:
+            def is_reported(name: str = name) -> bool:
                 return self.condition(name, "kavip.io/Programmed").get("reason") == reason
 
-            wait_for(f"{name} reports {reason}", is_told, told=partial(self.get, "service", name, "-n", "shop"))
+            wait_for(f"{name} reports {reason}", is_reported, details=partial(self.get, "service", name, "-n", "shop"))
 
-    def furnished(self, *objects: dict[str, Any]) -> None:
-        """Apply pools and groups and wait until kavip knows them, so that Services may name them."""
-        self.applied(*objects)
+    def apply_and_wait(self, *objects: dict[str, Any]) -> None:
+        """Apply pools and groups, and wait until kavip has observed them, so that Services may name them."""
+        self.apply(*objects)
         for each in objects:
-            self.wait_known(each["kind"], each["metadata"]["name"], "-n", each["metadata"].get("namespace", "default"))
+            self.wait_for_status(
+                each["kind"], each["metadata"]["name"], "-n", each["metadata"].get("namespace", "default")
+            )
 
-    def wait_known(self, *subject: str) -> None:
+    def wait_for_status(self, *subject: str) -> None:
         """Wait until kavip has written the status of an object; before that the conditions of a pool are Pending."""
 
-        def told() -> bool:
+        def has_status() -> bool:
             conditions = self.get(*subject).get("status", {}).get("conditions", [])
             return bool(conditions) and all(each["message"] != "Waiting for kavip" for each in conditions)
 
-        wait_for(f"kavip knows {subject}", told, told=lambda: self.get(*subject))
+        wait_for(f"{subject} has its status", has_status, details=lambda: self.get(*subject))
 
     def condition(
         self, name: str, kind: str = "kavip.io/AddressAssigned", *, namespace: str = "shop"
@@ -194,26 +196,26 @@ class Installation:
         for kind in ("validatingwebhookconfigurations", "mutatingwebhookconfigurations"):
             self.plane.kubectl("delete", kind, "kavip", "--ignore-not-found")
         for namespace in ("shop", "lb", "other"):
-            self._emptied("services,keepalivedgroups,daemonsets,configmaps,roles,rolebindings", "-n", namespace)
-        self._emptied("vippools,nodes")
-        self._emptied("leases,secrets", "-n", "kavip")
+            self._delete_all("services,keepalivedgroups,daemonsets,configmaps,roles,rolebindings", "-n", namespace)
+        self._delete_all("vippools,nodes")
+        self._delete_all("leases,secrets", "-n", "kavip")
 
     def undefine(self, kind: str) -> None:
         """Delete a CRD and wait until it is gone; the deletion of its objects can take a minute."""
         self.plane.kubectl("delete", "crd", kind, "--wait=false")
         wait_for(f"{kind} is gone", lambda: self.get("crd", kind) is None, patience=240)
 
-    def _emptied(self, kinds: str, *where: str) -> None:
+    def _delete_all(self, kinds: str, *where: str) -> None:
         """Delete all objects of *kinds*, once the API server no longer calls webhooks."""
-        said = ""
+        stderr = ""
 
-        def gone() -> bool:
-            nonlocal said
+        def is_empty() -> bool:
+            nonlocal stderr
             done = self.plane.kubectl("delete", kinds, "--all", *where, check=False)
-            said = done.stderr
+            stderr = done.stderr
             return done.returncode == 0
 
-        wait_for(f"{kinds} are gone", gone, told=lambda: said)
+        wait_for(f"{kinds} are gone", is_empty, details=lambda: stderr)
 
 
 def object_of(kind: str, name: str, *, namespace: str = "", version: str = "v1", **rest: Any) -> dict[str, Any]:
@@ -245,8 +247,8 @@ def a_service(
     name: str, *, namespace: str = "shop", annotations: dict[str, str] | None = None, **spec: Any
 ) -> dict[str, Any]:
     """A Service of type LoadBalancer without node ports."""
-    settled = {"type": "LoadBalancer", "ports": [{"port": 80}], "allocateLoadBalancerNodePorts": False}
-    return object_of("Service", name, namespace=namespace, annotations=annotations or {}, spec={**settled, **spec})
+    defaults = {"type": "LoadBalancer", "ports": [{"port": 80}], "allocateLoadBalancerNodePorts": False}
+    return object_of("Service", name, namespace=namespace, annotations=annotations or {}, spec={**defaults, **spec})
 
 
 def a_pool(name: str, *addresses: str, **spec: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ An EndpointSlice must not have loopback addresses, so everything runs in a netwo
 are no pods: the test starts the replicas as the chart's service account, and writes the EndpointSlices itself.
 """
 
+import itertools
 import json
 import sys
 import threading
@@ -33,6 +34,8 @@ from tests.support.rbac import wait_bound
 
 ADDRESS = "192.0.2.10"
 ACCOUNT = f"system:serviceaccount:{manifests.NAMESPACE}:kavip"
+COMBINED = "--set=topology=combined"
+"""These replicas publish caBundle themselves, because no controller runs."""
 OWN = f"--namespace={manifests.NAMESPACE}"
 KINDS = (registration.MUTATING, registration.VALIDATING)
 _ASK = "import sys, urllib.request as u; print(u.urlopen(u.Request(sys.argv[1]), timeout=60).read().decode())"
@@ -41,7 +44,7 @@ _SHOW = "import ssl, sys; print(ssl.get_server_certificate((sys.argv[1], int(sys
 
 @dataclass(slots=True)
 class Replica:
-    """A ``kavip webhook`` process."""
+    """A process of kavip."""
 
     machine: Machine
     number: int
@@ -121,6 +124,8 @@ class Deployment:
     plane: ControlPlane
     state: Path
     replicas: list[Replica] = field(default_factory=list)
+    """Those with a webhook."""
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def install(self, *settings: str) -> None:
         """Run ``helm install``; both kinds of webhook must answer."""
@@ -130,14 +135,21 @@ class Deployment:
         command = ["install", "kavip", str(manifests.CHART), OWN, "--create-namespace"]
         strict = "--set=webhook.failurePolicy.mutating=Fail"
         values = [f"--set={each}" for each in settings]
-        helm = self.machine.command(self.programs["helm"], *command, strict, *values)
+        helm = self.machine.command(self.programs["helm"], *command, COMBINED, strict, *values)
         run(helm, env={"KUBECONFIG": str(self.plane.kubeconfig), "HOME": str(self.state)})
         self._write_hooks("timeoutSeconds", LONGEST)  # so that a machine that stalls for some seconds loses no write
         wait_bound(self.plane, ACCOUNT)
 
-    def start(self) -> Replica:
-        """Start a replica and add it to the Service; it may not be ready yet."""
-        number = len(self.replicas)
+    def start(self, command: str = "run", *, account: str = ACCOUNT) -> Replica:
+        """Start a replica as *account*, and add it to the Service if it has a webhook; it may not be ready yet."""
+        replica = self._spawn(command, account)
+        if command != "controller":
+            self.replicas.append(replica)
+            self.add_endpoint(replica)
+        return replica
+
+    def _spawn(self, role: str, account: str) -> Replica:
+        number = next(self._numbers)
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{manifests.NAMESPACE}", "system:authenticated")
         log = self.state / f"kavip-{number}.log"
         command = [
@@ -145,8 +157,8 @@ class Deployment:
                 sys.executable,
                 "-m",
                 "tests.app.longtimeouts",
-                "webhook",
-                f"--kubeconfig={self.plane.user(ACCOUNT, *groups)}",
+                role,
+                f"--kubeconfig={self.plane.user(account, *groups)}",
             ),
             *(f"--namespace={manifests.NAMESPACE}", f"--identity=kavip-{number}", f"--webhook-port={9443 + number}"),
             *(f"--probe-port={8100 + number}", f"--metrics-port={8200 + number}", "--drain-seconds=0"),
@@ -155,14 +167,12 @@ class Deployment:
                 f"--certs-secret={self._variable('KAVIP_CERTS_SECRET')}",
             ),
         ]
-        self.replicas.append(Replica(self.machine, number, log, self.machine.spawn(*command, log=log)))
-        self.add_endpoint(self.replicas[-1])
-        return self.replicas[-1]
+        return Replica(self.machine, number, log, self.machine.spawn(*command, log=log))
 
     def _variable(self, variable: str) -> str:
         """The value that the chart sets for an environment variable."""
-        path = f"jsonpath={{.spec.template.spec.containers[0].env[?(@.name=='{variable}')].value}}"
-        return self.plane.kubectl("get", "deployment", "kavip", OWN, f"--output={path}").stdout
+        path = f"jsonpath={{.items[0].spec.template.spec.containers[0].env[?(@.name=='{variable}')].value}}"
+        return self.plane.kubectl("get", "deployments", OWN, f"--output={path}").stdout
 
     def add_endpoint(self, replica: Replica) -> None:
         """Write the EndpointSlice of *replica*, as the controller manager would."""

@@ -29,7 +29,7 @@ class FakeAgents:
 
     def __enter__(self) -> Self:
         """Start the servers and create the nodes."""
-        self._installation.applied(*(object_of("Node", name) for name in self._servers))
+        self._installation.apply(*(object_of("Node", name) for name in self._servers))
         for name, server in self._servers.items():
             addresses = [{"type": "InternalIP", "address": server.server_address[0]}]
             status = json.dumps({"status": {"addresses": addresses}})
@@ -82,5 +82,5 @@ class FakeAgents:
         state = "MASTER" if node in self.masters else "BACKUP"
         kept = ("name", "routerID", "family", "virtualIPs")
         instances = [{**{key: each[key] for key in kept}, "state": state, "lastTransition": state} for each in run]
-        told = {"node": node, "group": "lb/edge", "configHash": config_hash, "instances": instances}
-        return json.dumps({**told, "keepalived": {"version": "2.2.7", "running": True}}).encode()
+        document = {"node": node, "group": "lb/edge", "configHash": config_hash, "instances": instances}
+        return json.dumps({**document, "keepalived": {"version": "2.2.7", "running": True}}).encode()

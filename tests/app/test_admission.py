@@ -11,37 +11,37 @@ from tests.app.conftest import Installation, a_group, a_pool, a_service, wait_fo
 pytestmark = pytest.mark.apiserver
 
 
-def settle(installation: Installation) -> None:
+def start_with_one_service(installation: Installation) -> None:
     """kavip with a pool, a default group, and a Service that holds the first address."""
     installation.start()
-    installation.furnished(a_pool("edge", "192.0.2.128/27"), a_group("edge", default=True))
-    installation.applied(a_service("web"))
+    installation.apply_and_wait(a_pool("edge", "192.0.2.128/27"), a_group("edge", default=True))
+    installation.apply(a_service("web"))
     wait_for("shop/web has its address", lambda: installation.addresses("web") == ["192.0.2.128"])
 
 
 def test_every_case_of_the_tour_is_refused_with_its_message(installation: Installation) -> None:
     """The cases of the demo with kavip's own caches: the messages of the table, for each kind of apply."""
     installation.start()
-    installation.applied(*tour.cluster())
+    installation.apply(*tour.cluster())
     wait_for("shop/first has its address", lambda: installation.addresses("first") == ["192.0.2.130"])
     wait_for("so has shop/second", lambda: installation.addresses("second"))
     for case in tour.cases():
 
         def refused(case: Case = case) -> bool:
-            done = installation.apply(case.object, flags=("--dry-run=server",))
+            done = installation.try_apply(case.object, flags=("--dry-run=server",))
             return done.returncode != 0 and done.stderr.endswith(case.printed)
 
-        wait_for(f"kavip knows what {case} is asked of", refused)
+        wait_for(f"kavip has observed the objects of {case}", refused)
         for flags in ((), ("--server-side", "--field-manager=somebody", "--force-conflicts")):
-            done = installation.apply(case.object, flags=flags)
+            done = installation.try_apply(case.object, flags=flags)
             assert done.returncode != 0 and done.stderr.endswith(case.printed), (str(case), flags, done.stderr)
 
 
 def test_a_refusal_carries_code_and_causes(installation: Installation) -> None:
     """The API server passes on 422, reason Invalid, and one cause per field."""
-    settle(installation)
+    start_with_one_service(installation)
     notes = {"kavip.io/pool": "nowhere", "keepalived-operator.redhat-cop.io/spreadvips": "yes"}
-    done = installation.apply(a_service("two", annotations=notes), flags=("-v=8",))
+    done = installation.try_apply(a_service("two", annotations=notes), flags=("-v=8",))
     assert done.returncode != 0
     for field in (
         "metadata.annotations[kavip.io/pool]",
@@ -53,21 +53,21 @@ def test_a_refusal_carries_code_and_causes(installation: Installation) -> None:
 
 def test_a_dry_run_reserves_nothing(installation: Installation) -> None:
     """sideEffects None: a dry run is accepted and changes nothing."""
-    settle(installation)
-    done = installation.apply(a_service("dry"), flags=("--dry-run=server",))
+    start_with_one_service(installation)
+    done = installation.try_apply(a_service("dry"), flags=("--dry-run=server",))
     assert done.returncode == 0, done.stderr
     assert installation.get("service", "dry", "-n", "shop") is None
-    installation.applied(a_service("wet"))
+    installation.apply(a_service("wet"))
     wait_for("the next address is given", lambda: installation.addresses("wet") == ["192.0.2.129"])
 
 
 def test_a_new_group_gets_its_defaults_and_keeps_them(installation: Installation) -> None:
     """The mutating webhook writes them; applying the same manifest again changes nothing."""
-    settle(installation)
+    start_with_one_service(installation)
     spec = installation.get("keepalivedgroup", "edge", "-n", "lb")["spec"]
     wanted = {"unicastEnabled": True, "vrrpVersion": 3, "advertIntervalMilliseconds": 200, "segment": "default"}
     assert wanted.items() <= spec.items()
-    again = installation.apply(a_group("edge", default=True))
+    again = installation.try_apply(a_group("edge", default=True))
     assert "unchanged" in again.stdout
     text = json.dumps(a_group("edge", default=True))
 
@@ -80,9 +80,9 @@ def test_a_new_group_gets_its_defaults_and_keeps_them(installation: Installation
 
 def test_an_unmanaged_service_is_accepted(installation: Installation) -> None:
     """Another class, ClusterIP, and no group are accepted with any annotations."""
-    settle(installation)
+    start_with_one_service(installation)
     notes = {"kavip.io/pool": "nowhere"}
-    installation.applied(
+    installation.apply(
         a_service("foreign", annotations=notes, loadBalancerClass="example.com/other"),
         a_service("plain", annotations=notes, type="ClusterIP", allocateLoadBalancerNodePorts=None),
     )
@@ -90,14 +90,14 @@ def test_an_unmanaged_service_is_accepted(installation: Installation) -> None:
 
 def test_deletion_is_always_accepted(installation: Installation) -> None:
     """A Service or a group may be deleted, whatever depends on it."""
-    settle(installation)
+    start_with_one_service(installation)
     installation.plane.kubectl("delete", "keepalivedgroup", "edge", "-n", "lb")
     installation.plane.kubectl("delete", "service", "web", "-n", "shop")
 
 
 def test_a_pool_whose_addresses_are_held_is_not_deleted(installation: Installation) -> None:
     """The refusal lists the Services; an annotation permits the deletion."""
-    settle(installation)
+    start_with_one_service(installation)
     done = installation.plane.kubectl("delete", "vippool", "edge", check=False)
     assert done.returncode != 0
     assert "shop/web" in done.stderr

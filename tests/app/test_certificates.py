@@ -37,7 +37,7 @@ def deployment(programs: Programs) -> Iterator[Deployment]:
     """A deployment in its own network namespace."""
     with runs.temporary() as state, deployments.running(programs, state) as found:
         yield found
-        print("--- API server", process.tail(state / "kube-apiserver.log", 30), sep="\n")  # noqa: T201
+        print("--- API server", process.tail(state / "kube-apiserver.log", 30), sep="\n")  # noqa: T201 - shown by pytest -rP or after a failure
         for log in sorted(state.glob("kavip-*.log")):
             print(f"--- {log.name}\n{log.read_text()[-6000:]}")  # noqa: T201 - shown when the test fails
             assert "PRIVATE" not in log.read_text()
@@ -78,7 +78,7 @@ def test_provided(deployment: Deployment) -> None:
     one, other = deployment.start(), deployment.start()
     missing = "Secret kavip/kavip-webhook-tls: does not exist; write tls.crt, tls.key and ca.crt for"
     until("readiness says why", lambda: f"{missing} {HOST} into it" in one.unready())
-    until("an Event says so too", lambda: missing in deployment.event_notes("CertificateUnusable"))
+    until("an Event reports it too", lambda: missing in deployment.event_notes("CertificateUnusable"))
     old, new = certificates.new_ca(datetime.now(UTC)), certificates.new_ca(datetime.now(UTC))
     deployment.write_secret(OTHERS, filled(old, "elsewhere.example"))
     until("readiness says what is wrong", lambda: f"is for elsewhere.example, not for {HOST}" in one.unready())
@@ -221,9 +221,9 @@ def confirmations(body: object) -> Iterator[str]:
 
 def rights_are_those_that_are_used(deployment: Deployment) -> None:
     """Assert that the chart grants exactly the used rights on CONCERNED resources, and that no request is refused."""
-    asked = deployment.requests()
-    assert [f"{event.verb} {event.uri}" for event in asked if event.code in (401, 403)] == []
-    needed = {right for right in used(asked) if right.resource in CONCERNED}
-    held = {right for right in granted(roles_of(deployment.plane)) if right.resource in CONCERNED}
+    sent = deployment.requests()
+    assert [f"{event.verb} {event.uri}" for event in sent if event.code in (401, 403)] == []
+    needed = {right for right in used(sent) if right.resource in CONCERNED}
+    held = {right for right in granted(roles_of(deployment.plane, "kavip")) if right.resource in CONCERNED}
     assert {right for right in needed if not any(one.covers(right) for one in held)} == set()
     assert {str(right) for right in held if not any(right.covers(one) for one in needed)} == set()

@@ -41,15 +41,15 @@ RIGHTS = (("", "services"), ("kavip.io", "vippools"), ("redhatcop.redhat.io", "k
 def running(installation: Installation) -> Iterator[Installation]:
     """Two nodes, a pool, a group with its objects, and two Services with addresses."""
     for number, name in enumerate(NODES):
-        installation.applied(object_of("Node", name))
+        installation.apply(object_of("Node", name))
         status = {"status": {"addresses": [{"type": "InternalIP", "address": f"198.51.100.{number + 1}"}]}}
         installation.plane.kubectl("patch", "node", name, "--subresource=status", "-p", json.dumps(status))
     installation.start()
-    installation.furnished(STANDING["pool"], STANDING["group"])
+    installation.apply_and_wait(STANDING["pool"], STANDING["group"])
     for name in ("web", "plain"):
-        installation.applied(STANDING[name])
+        installation.apply(STANDING[name])
         wait_for(f"{name} has its address", partial(installation.addresses, name))
-    installation.applied(STANDING["local"], SLICE)
+    installation.apply(STANDING["local"], SLICE)
     wait_for(
         "both are in the configuration", lambda: "shop/plain" in conf(installation) and "shop/web" in conf(installation)
     )
@@ -70,7 +70,7 @@ def agent_config(installation: Installation) -> str:
     return str(found.get("data", {}).get("agent.json", ""))
 
 
-def asked(
+def run_plan(
     tmp_path: Path, installation: Installation, *objects: dict[str, Any], command: str, user: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Run ``kubectl kavip`` *command* on a file of *objects*."""
@@ -81,11 +81,11 @@ def asked(
 
 def test_only_changes_are_shown(running: Installation, tmp_path: Path) -> None:
     """The same manifests give no output; a new Service, selector and pool show addresses, VRIDs and texts."""
-    same = asked(tmp_path, running, *STANDING.values(), command="plan --diff")
+    same = run_plan(tmp_path, running, *STANDING.values(), command="plan --diff")
     assert (same.returncode, same.stdout, same.stderr) == (0, "", "")
 
     running.plane.audit.mark()
-    new = asked(tmp_path, running, a_service("api"), command="plan --diff")
+    new = run_plan(tmp_path, running, a_service("api"), command="plan --diff")
     assert new.returncode == 1, new.stderr
     lines = new.stdout.splitlines()
     assert lines[0] == "KeepalivedGroup lb/edge: status.routerIDs[shop/api]: none -> 4"
@@ -96,14 +96,14 @@ def test_only_changes_are_shown(running: Installation, tmp_path: Path) -> None:
     assert "DaemonSet" not in new.stdout
 
     moved = a_group("edge", default=True, nodeSelector={"role": "lb"}, resources={"requests": {"cpu": "500m"}})
-    other = asked(tmp_path, running, moved, command="plan --diff -o json")
+    other = run_plan(tmp_path, running, moved, command="plan --diff -o json")
     diffs = {each["subject"]: each["diff"] for each in json.loads(other.stdout)["diffs"]}
     assert "+        role: lb" in diffs["DaemonSet lb/edge"].splitlines()
     assert "-            memory" in diffs["DaemonSet lb/edge"].replace("-              memory", "-            memory")
     assert "cpu" not in "".join(line for line in diffs["DaemonSet lb/edge"].splitlines() if line[0] in "+-")
     assert "-unicast" not in diffs["ConfigMap lb/edge keepalived.conf"], "what the webhook filled in stays"
 
-    bad = asked(tmp_path, running, a_service("bad", annotations={POOL: "egde"}), command="plan --diff")
+    bad = run_plan(tmp_path, running, a_service("bad", annotations={POOL: "egde"}), command="plan --diff")
     assert bad.returncode == 2
     assert 'pool "egde" does not exist; did you mean "edge"?' in bad.stderr
 
@@ -113,29 +113,29 @@ def test_live_evaluates_against_the_cluster_with_few_rights(running: Installatio
     References are found, an address in use is reported, existing objects are updates, and unreadable kinds are noted.
     """
     typo = a_service("typo", annotations={POOL: "egde", **GROUP})
-    blind = asked(tmp_path, running, typo, command="check")
+    blind = run_plan(tmp_path, running, typo, command="check")
     assert (blind.returncode, blind.stdout) == (0, "")
     assert "references to them were not checked" in blind.stderr
-    seen = asked(tmp_path, running, typo, command="check --live")
+    seen = run_plan(tmp_path, running, typo, command="check --live")
     assert (seen.returncode, seen.stderr) == (1, "")
     assert 'pool "egde" does not exist; did you mean "edge"?' in seen.stdout
     taken = a_service("taken", annotations={"kavip.io/addresses": "192.0.2.128", **GROUP})
-    assert "192.0.2.128" in asked(tmp_path, running, taken, command="check --live").stdout
-    again = asked(tmp_path, running, *STANDING.values(), command="check --live")
+    assert "192.0.2.128" in run_plan(tmp_path, running, taken, command="check --live").stdout
+    again = run_plan(tmp_path, running, *STANDING.values(), command="check --live")
     assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
 
-    planned = asked(tmp_path, running, a_service("api"), command="plan --live -o json")
+    planned = run_plan(tmp_path, running, a_service("api"), command="plan --live -o json")
     (api,) = json.loads(planned.stdout)["services"]
     assert (api["name"], api["addresses"], api["pool"]) == ("api", ["192.0.2.130"], "edge")
 
     rights = [each for group, plural in RIGHTS[1:3] for each in let_list(running, "ci", group, plural)]
     running.plane.audit.mark()
-    few = asked(tmp_path, running, typo, command="check --live", user="ci")
+    few = run_plan(tmp_path, running, typo, command="check --live", user="ci")
     assert (few.returncode, 'did you mean "edge"?' in few.stdout) == (1, True), few.stderr
     assert "you may not list services of the whole cluster" in few.stderr
     assert "you may not list keepalivedgroups" not in few.stderr
     assert {event.verb for event in running.plane.audit.events(user="ci")} <= {"list", "get"}
-    unsure = asked(tmp_path, running, typo, command="plan --diff", user="ci")
+    unsure = run_plan(tmp_path, running, typo, command="plan --diff", user="ci")
     assert unsure.returncode == 2
     assert "the difference is unknown: you may not list namespaces" in unsure.stderr
     listed = {"apiVersion": "v1", "kind": "List", "items": rights}

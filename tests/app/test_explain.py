@@ -71,18 +71,18 @@ def may_list(user: str, group: str, resource: str, *, namespace: str = "") -> li
 def let_list(
     installation: Installation, user: str, group: str, resource: str, *, namespace: str = ""
 ) -> list[dict[str, Any]]:
-    """Permit *user* to list one kind, and wait until the API server knows; return the objects."""
+    """Permit *user* to list one kind, and wait until the API server permits it; return the objects."""
     rights = may_list(user, group, resource, namespace=namespace)
-    installation.applied(*rights)
+    installation.apply(*rights)
     wait_for(f"{user} may", lambda: is_allowed(installation, user, group, resource, namespace=namespace))
     return rights
 
 
 def is_allowed(installation: Installation, user: str, group: str, resource: str, *, namespace: str = "") -> bool:
-    """Whether the API server permits *user* to list one kind; the administrator asks."""
+    """Whether the API server permits *user* to list one kind; the administrator sends the review."""
     where = f"--namespace={namespace}" if namespace else "--all-namespaces"
-    asked = ("auth", "can-i", "list", f"{resource}.{group}".rstrip("."), where, f"--as={user}")
-    return installation.plane.kubectl(*asked, check=False).returncode == 0
+    command = ("auth", "can-i", "list", f"{resource}.{group}".rstrip("."), where, f"--as={user}")
+    return installation.plane.kubectl(*command, check=False).returncode == 0
 
 
 def reason(installation: Installation, name: str) -> str:
@@ -101,19 +101,19 @@ def reason_of(service: Service) -> str:
     return found.reason if found else ""
 
 
-def furnish(installation: Installation) -> None:
+def create_services_in_each_state(installation: Installation) -> None:
     """A running controller, and one Service in each possible state."""
-    installation.applied(*POOLS, a_group("edge", default=True), LATER["ForeignStatus"])
+    installation.apply(*POOLS, a_group("edge", default=True), LATER["ForeignStatus"])
     foreign = json.dumps({"status": {"loadBalancer": {"ingress": [{"hostname": "lb.example"}]}}})
     patch = ("patch", "service", "foreign", "-n", "shop")
     installation.plane.kubectl(*patch, "--subresource=status", "-p", foreign)
     installation.start(webhook=False)
-    installation.applied(*FIRST.values())
+    installation.apply(*FIRST.values())
     for name in FIRST:
         wait_reason(installation, name, "Assigned")
     exclude = json.dumps({"spec": {"exclude": ["203.0.113.0", "203.0.113.9"]}})
     installation.plane.kubectl("patch", "vippool", "lab", "--type=merge", "-p", exclude)
-    installation.applied(*LATER.values(), *OTHERS)
+    installation.apply(*LATER.values(), *OTHERS)
     for wanted, each in {**LATER, "Stranded": FIRST["stranded"]}.items():
         wait_reason(installation, each["metadata"]["name"], wanted)
 
@@ -140,17 +140,17 @@ def kubectl_kavip(
 
 def test_each_reason_is_explained_as_the_controller_decides_it(installation: Installation, tmp_path: Path) -> None:
     """The decision equals the condition of each Service, and the exit status says whether it is served."""
-    furnish(installation)
+    create_services_in_each_state(installation)
     admin = str(installation.plane.kubeconfig)
 
-    def agreed() -> Listing | None:
-        """The cluster, once conditions and decisions agree: messages follow changes a moment later."""
+    def wait_until_consistent() -> Listing | None:
+        """The cluster, once its conditions match the decisions; None before: messages follow changes a moment later."""
         _, seen = asyncio.run(cluster.list_for_service(admin, context="", service="shop/one", namespace=""))
         services = (f"shop/{each['metadata']['name']}" for each in (*FIRST.values(), *LATER.values()))
         found = [explain.explain_service(seen, each, now=datetime.now(UTC)) for each in services]
         return seen if all(each.condition == each.decided for each in found) else None
 
-    around = wait_for("what stands is what is decided", agreed)
+    around = wait_for("the conditions match the decisions", wait_until_consistent)
     assert (around.absent, around.notes) == (frozenset({"Node"}) & around.absent, ())
     expected = {**dict.fromkeys(FIRST, "Assigned"), "stranded": "Stranded"}
     expected |= {each["metadata"]["name"]: wanted for wanted, each in LATER.items()}
@@ -191,10 +191,10 @@ def test_missing_rights_are_explained(installation: Installation, tmp_path: Path
     """Pools are evaluated without the unreadable kinds; without pools only the condition is shown."""
     services = let_list(installation, "reader", "", "services")
     pools = let_list(installation, "reader", "kavip.io", "vippools")
-    installation.applied(POOLS[0], a_service("one", annotations=GROUP))
+    installation.apply(POOLS[0], a_service("one", annotations=GROUP))
     installation.plane.audit.mark()
-    asked = ("kavip", "explain", "shop/one")
-    found = kubectl_kavip(tmp_path, installation, *asked, user="reader")
+    command = ("kavip", "explain", "shop/one")
+    found = kubectl_kavip(tmp_path, installation, *command, user="reader")
     assert "Service shop/one would get 192.0.2.128 (Assigned)" in found.stdout, found.stderr
     for kind in ("namespaces", "keepalivedgroups", "nodes"):
         assert f"you may not list {kind} of the whole cluster" in found.stdout
@@ -202,12 +202,12 @@ def test_missing_rights_are_explained(installation: Installation, tmp_path: Path
     assert {event.verb for event in installation.plane.audit.events(user="reader")} == {"list", "get"}, "it only reads"
     installation.plane.kubectl("delete", "-f", "-", input=json.dumps(pools[1]))
     wait_for("pools are hidden", lambda: not is_allowed(installation, "reader", "kavip.io", "vippools"))
-    blind = kubectl_kavip(tmp_path, installation, *asked, user="reader")
+    blind = kubectl_kavip(tmp_path, installation, *command, user="reader")
     assert blind.stdout.startswith("Service shop/one: kavip has not written its condition yet\n")
     assert (blind.returncode, blind.stderr) == (2, "")
-    nobody = kubectl_kavip(tmp_path, installation, *asked, user="nobody")
-    assert (nobody.returncode, nobody.stdout) == (2, "")
-    assert nobody.stderr.startswith("kavip: 403 Forbidden: services is forbidden")
+    denied = kubectl_kavip(tmp_path, installation, *command, user="without-rights")
+    assert (denied.returncode, denied.stdout) == (2, "")
+    assert denied.stderr.startswith("kavip: 403 Forbidden: services is forbidden")
     listed = {"apiVersion": "v1", "kind": "List", "items": [*services, pools[0]]}
     installation.plane.kubectl("delete", "-f", "-", input=json.dumps(listed))
 
@@ -220,7 +220,7 @@ def test_rights_for_one_namespace_are_explained(installation: Installation) -> N
         *let_list(installation, "tenant", "kavip.io", "vippools"),
     ]
     elsewhere = a_service("theirs", namespace="other")
-    installation.applied(POOLS[1], a_service("one", annotations=GROUP), elsewhere)
+    installation.apply(POOLS[1], a_service("one", annotations=GROUP), elsewhere)
     file = str(installation.plane.user("tenant"))
     key, around = asyncio.run(cluster.list_for_service(file, context="", service="one", namespace="shop"))
     found = explain.explain_service(around, key, now=datetime.now(UTC))

@@ -53,9 +53,9 @@ class User:
 def test_external_ips_need_a_pool_or_a_right(installation: Installation) -> None:
     """RBAC decides about the exemption, cluster-wide; unchanged external IPs are accepted."""
     installation.start("--external-ips-scope=all")
-    installation.applied(a_pool("edge", "192.0.2.128/27"), *granted("editor", EDITOR, "ann", "eve"))
-    installation.applied(*granted("owner", ALL, "eve"))
-    installation.applied(*granted("kavip-test-exempt", EXEMPT, "ann", namespace=""))
+    installation.apply(a_pool("edge", "192.0.2.128/27"), *granted("editor", EDITOR, "ann", "eve"))
+    installation.apply(*granted("owner", ALL, "eve"))
+    installation.apply(*granted("kavip-test-exempt", EXEMPT, "ann", namespace=""))
     ann, eve = User(installation, "ann"), User(installation, "eve")
     wait_for("Services are judged", lambda: "in no VIPPool" in eve.apply("probe", "203.0.113.1").stderr)
     assert eve.apply("probe", "203.0.113.1").stderr == (
@@ -72,9 +72,9 @@ def test_no_user_may_take_an_address_in_use(installation: Installation) -> None:
     """An administrator may set any external IP on a managed Service, but not the address of another Service."""
     installation.start()
     group = {"keepalived-operator.redhat-cop.io/keepalivedgroup": "lb/edge"}
-    installation.furnished(a_pool("edge", "192.0.2.128/27"), a_group("edge"))
-    installation.applied(a_service("web", annotations=group))
+    installation.apply_and_wait(a_pool("edge", "192.0.2.128/27"), a_group("edge"))
+    installation.apply(a_service("web", annotations=group))
     wait_for("shop/web has its address", lambda: installation.addresses("web") == ["192.0.2.128"])
-    done = installation.apply(a_service("thief", annotations=group, externalIPs=["192.0.2.128"]))
+    done = installation.try_apply(a_service("thief", annotations=group, externalIPs=["192.0.2.128"]))
     assert 'spec.externalIPs[0]: "192.0.2.128": is used by Service shop/web' in done.stderr
-    installation.applied(a_service("free", annotations=group, externalIPs=["203.0.113.1"]))
+    installation.apply(a_service("free", annotations=group, externalIPs=["203.0.113.1"]))

@@ -15,10 +15,10 @@ PODMONITORS = "podmonitors.monitoring.coreos.com"
 def test_pod_monitors_are_made_when_their_kind_comes(installation: Installation) -> None:
     """kavip creates it without a restart, with the Role and RoleBinding for Prometheus; the group owns all three."""
     installation.start(webhook=False)
-    installation.applied(a_group("edge"))
+    installation.apply(a_group("edge"))
     wait_for("the group has its DaemonSet", lambda: installation.get("daemonset", "edge", "-n", "lb"))
     assert installation.get("role", "edge-prometheus-k8s", "-n", "lb") is None
-    installation.applied(crd("monitoring.coreos.com", "PodMonitor", "podmonitors", scope="Namespaced"))
+    installation.apply(crd("monitoring.coreos.com", "PodMonitor", "podmonitors", scope="Namespaced"))
     try:
         named = (("podmonitor", "edge"), ("role", "edge-prometheus-k8s"), ("rolebinding", "edge-prometheus-k8s"))
         for kind, name in named:
@@ -43,8 +43,8 @@ def test_a_service_may_come_before_its_group(installation: Installation) -> None
     With webhook.allowMissingGroup=warn it is admitted with a warning, has reason GroupNotFound, and is served later.
     """
     installation.start("--allow-missing-group=warn")
-    installation.furnished(a_pool("edge", "192.0.2.128/27"))
-    done = installation.apply(a_service("early", annotations=NOTES))
+    installation.apply_and_wait(a_pool("edge", "192.0.2.128/27"))
+    done = installation.try_apply(a_service("early", annotations=NOTES))
     assert done.returncode == 0, done.stderr
     assert "Warning:" in done.stderr
 
@@ -53,7 +53,7 @@ def test_a_service_may_come_before_its_group(installation: Installation) -> None
 
     wait_for("the Service reports GroupNotFound", lambda: programmed() == "GroupNotFound")
     wait_for("it has its address", lambda: installation.addresses("early") == ["192.0.2.128"])
-    installation.applied(a_group("edge"))
+    installation.apply(a_group("edge"))
     wait_for("the group serves the Service", lambda: programmed() == "NoNodes")
 
     def text() -> str:
@@ -66,7 +66,7 @@ def test_a_service_may_come_before_its_group(installation: Installation) -> None
 def test_a_deleted_and_recreated_group(installation: Installation) -> None:
     """While a finalizer keeps the group, its Services report the deletion; the new group serves the same addresses."""
     installation.start(webhook=False)
-    installation.applied(a_pool("edge", "192.0.2.128/27"), a_group("edge"), a_service("web", annotations=NOTES))
+    installation.apply(a_pool("edge", "192.0.2.128/27"), a_group("edge"), a_service("web", annotations=NOTES))
     wait_for("it has its address", lambda: installation.addresses("web") == ["192.0.2.128"])
 
     def programmed() -> str:
@@ -78,7 +78,7 @@ def test_a_deleted_and_recreated_group(installation: Installation) -> None:
     wait_for("the Service reports the deletion", lambda: "lb/edge is being deleted" in programmed())
     kubectl("patch", *group, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
     wait_for("the Service reports that the group does not exist", lambda: "lb/edge does not exist" in programmed())
-    installation.applied(a_group("edge"))
+    installation.apply(a_group("edge"))
     wait_for("it is served again", lambda: "no node matches" in programmed())
     assert installation.addresses("web") == ["192.0.2.128"]
 
@@ -86,7 +86,7 @@ def test_a_deleted_and_recreated_group(installation: Installation) -> None:
 def test_by_default_the_group_must_exist(installation: Installation) -> None:
     """The Service is refused."""
     installation.start()
-    done = installation.apply(a_service("early", annotations=NOTES))
+    done = installation.try_apply(a_service("early", annotations=NOTES))
     assert done.returncode != 0
     assert "lb/edge" in done.stderr
 
@@ -94,8 +94,8 @@ def test_by_default_the_group_must_exist(installation: Installation) -> None:
 def test_groups_in_other_namespaces_are_ignored(installation: Installation) -> None:
     """With --group-namespaces a group in another namespace only gets a condition, and its Services report it."""
     installation.start("--group-namespaces=other", webhook=False)
-    installation.applied(a_pool("edge", "192.0.2.128/27"), a_group("edge", default=True))
-    installation.applied(a_service("plain"), a_service("named", annotations=NOTES))
+    installation.apply(a_pool("edge", "192.0.2.128/27"), a_group("edge", default=True))
+    installation.apply(a_service("plain"), a_service("named", annotations=NOTES))
 
     def accepted() -> dict[str, str]:
         found = installation.get("keepalivedgroup", "edge", "-n", "lb")
@@ -110,6 +110,6 @@ def test_groups_in_other_namespaces_are_ignored(installation: Installation) -> N
         return installation.condition("named", "kavip.io/Programmed").get("message", "")
 
     # kavip may see the Service before its group
-    wait_for("its Service reports it", lambda: "kavip does not serve" in named(), told=named)
+    wait_for("its Service reports it", lambda: "kavip does not serve" in named(), details=named)
     assert installation.condition("plain") == {}
     assert installation.get("daemonset", "edge", "-n", "lb") is None

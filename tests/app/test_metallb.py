@@ -47,10 +47,10 @@ def address_pool(**spec: object) -> dict[str, object]:
 def metallb(installation: Installation, programs: Programs) -> Iterator[Start]:
     """Start MetalLB's controller with further flags; its kinds and its pool exist."""
     plane, running = installation.plane, []
-    installation.applied(*CRDS, object_of("Namespace", SYSTEM))
+    installation.apply(*CRDS, object_of("Namespace", SYSTEM))
     plane.wait_established()
     pod = {"containers": [{"name": "controller", "image": "metallb"}]}
-    installation.applied(address_pool(), object_of("Pod", "controller", namespace=SYSTEM, spec=pod))
+    installation.apply(address_pool(), object_of("Pod", "controller", namespace=SYSTEM, spec=pod))
 
     def start(*flags: str) -> None:
         command = [
@@ -94,9 +94,9 @@ def test_with_a_class_of_its_own_each_serves_its_services(installation: Installa
     installation.plane.audit.mark()
     metallb(f"--lb-class={CLASS}")
     installation.start(webhook=False)
-    installation.applied(a_pool("edge", "192.0.2.128/27"), a_group("edge", default=True))
+    installation.apply(a_pool("edge", "192.0.2.128/27"), a_group("edge", default=True))
     theirs = a_service("theirs", annotations=NOTES, loadBalancerClass=CLASS)
-    installation.applied(theirs, a_service("plain"), a_service("ours", loadBalancerClass="kavip.io/keepalived"))
+    installation.apply(theirs, a_service("plain"), a_service("ours", loadBalancerClass="kavip.io/keepalived"))
     wait_for("MetalLB serves its own", lambda: installation.addresses("theirs") == ["198.51.100.0"])
     wait_for("kavip serves the others", lambda: installation.addresses("plain") and installation.addresses("ours"))
     wait_for("the status is complete", lambda: installation.condition("ours", "kavip.io/Programmed"))
@@ -112,19 +112,19 @@ def test_without_a_class_metallb_takes_what_it_wants_and_kavip_gives_way(
 ) -> None:
     """Addresses that MetalLB writes stay; what it removes without a replacement, kavip writes ever more rarely."""
     installation.start(webhook=False)
-    installation.applied(a_pool("edge", "192.0.2.128/27"), a_group("edge", default=True))
+    installation.apply(a_pool("edge", "192.0.2.128/27"), a_group("edge", default=True))
     metallb()
-    installation.applied(
+    installation.apply(
         a_service("ours", loadBalancerClass="kavip.io/keepalived"), a_service("noted", annotations=NOTES)
     )
     wait_for("MetalLB wins", lambda: installation.addresses("noted") == ["198.51.100.0"])
-    wait_for("kavip says so", lambda: installation.condition("noted").get("reason") == "ForeignStatus")
+    wait_for("kavip reports it", lambda: installation.condition("noted").get("reason") == "ForeignStatus")
     wait_for("a class is respected", lambda: installation.addresses("ours"))
     read = reloads(installation)
-    installation.applied(address_pool(autoAssign=False))
+    installation.apply(address_pool(autoAssign=False))
     wait_for("MetalLB has read its pool again", lambda: reloads(installation) > read)
     installation.plane.audit.mark()
-    installation.applied(a_service("fought"))
+    installation.apply(a_service("fought"))
     wait_for(
         "kavip stops restoring the address",
         lambda: "another controller removes" in installation.condition("fought").get("message", ""),

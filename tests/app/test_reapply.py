@@ -43,16 +43,16 @@ def spec_of(kavip: Installation, name: str = "edge") -> tuple[int, dict[str, Any
 
 def write(kavip: Installation, manifest: dict[str, Any], *verb: str) -> None:
     """Write *manifest* with kubectl; repeat a ``kubectl replace`` that conflicts with a status write of kavip."""
-    said = ""
+    error = ""
 
     def written() -> bool:
-        nonlocal said
+        nonlocal error
         done = kavip.plane.kubectl(*verb, "--filename=-", input=json.dumps(manifest), check=False)
-        said = done.stderr
-        assert done.returncode == 0 or CONFLICT in said, (verb, said)
+        error = done.stderr
+        assert done.returncode == 0 or CONFLICT in error, (verb, error)
         return done.returncode == 0
 
-    wait_for(f"kubectl {' '.join(verb)} is not overtaken", written, told=lambda: said)
+    wait_for(f"kubectl {' '.join(verb)} is not overtaken", written, details=lambda: error)
 
 
 @pytest.mark.parametrize("first", [("create",), ("apply",), ("apply", "--server-side")], ids=" ".join)

@@ -28,14 +28,14 @@ class Cluster:
         """Two addresses for three Services."""
         self.installation = Installation(plane)
         self.replica: Replica = self.installation.start(webhook=False)
-        self.installation.applied(
+        self.installation.apply(
             a_pool("edge", "192.0.2.128/31"), a_group("edge", default=True, nodeSelector={"a": "b"})
         )
-        wait_for("kavip knows the pool", lambda: self.pool("Ready") == "Ready")
+        wait_for("kavip has observed the pool", lambda: self.pool("Ready") == "Ready")
         for name in ("s0", "s1"):
-            self.installation.applied(a_service(name))
+            self.installation.apply(a_service(name))
             wait_for(f"{name} has an address", partial(self.installation.addresses, name))
-        self.installation.applied(a_service("young"))
+        self.installation.apply(a_service("young"))
         self.until("young", "PoolExhausted")
 
     def pool(self, kind: str, name: str = "edge") -> str:
@@ -69,14 +69,14 @@ class Cluster:
     def events(self, name: str) -> Counter[str]:
         """The counts of Events about the address of the Service or pool, by note."""
         found = self.installation.get("events.v1.events.k8s.io", "-A") or {"items": []}
-        told: Counter[str] = Counter()
+        notes: Counter[str] = Counter()
         uid = self.uid(name)
         for item in found["items"]:
             about = item["regarding"]
             is_ours = (item["reportingController"], about.get("uid")) == ("kavip.io/controller", uid)
             if is_ours and item["reason"] not in ("Pending", "NoNodes"):
-                told[item["note"]] += (item.get("series") or {}).get("count", 1)
-        return told
+                notes[item["note"]] += (item.get("series") or {}).get("count", 1)
+        return notes
 
     def wait_event(self, name: str, note: str) -> None:
         """Wait for an Event about the Service or pool."""
@@ -143,13 +143,13 @@ def assigned_and_waiting(cluster: Cluster) -> None:
     assert cluster.events("s0") == {f"192.0.2.128 from pool edge{GROUP}": 1}
     assert cluster.installation.condition("young")["message"] == f"{FULL}; {REMEDY}"
     selective = a_pool("lab", "198.51.100.0/24", namespaceSelector={"matchLabels": {"env": "prod"}})
-    cluster.installation.applied(selective)
+    cluster.installation.apply(selective)
     room = "pool lab has room but cannot serve namespace shop (namespaceSelector)"
     cluster.until("young", "PoolExhausted", room)
     cluster.edit("service", "young", {"metadata": {"labels": {"a": "b"}}})
-    told = cluster.all_events()
-    assert told["young"] == {f"{FULL}; {REMEDY}": 1}
-    assert told["edge"] == {full: 1}
+    notes = cluster.all_events()
+    assert notes["young"] == {f"{FULL}; {REMEDY}": 1}
+    assert notes["edge"] == {full: 1}
 
 
 def metrics_follow(cluster: Cluster) -> None:
@@ -166,21 +166,21 @@ def metrics_follow(cluster: Cluster) -> None:
     assert cluster.metrics("kavip_allocation_seconds_count")[""] == 2
     assert cluster.metrics("kavip_address_conflicts_total")['{reason="TwoServices"}'] == 0
     cluster.installation.plane.kubectl("delete", "vippool", "lab")
-    wait_for("the pool's lines are gone", lambda: not of("lab"))
+    wait_for("the pool has no metrics", lambda: not of("lab"))
     cluster.until("young", "PoolExhausted", f"{FULL}; {REMEDY}")
 
 
 def unrelated_changes_cause_no_reconcile(cluster: Cluster) -> None:
     """Heartbeats, counts of pools, labels of other pools and Services reconcile no holder and no waiting Service."""
 
-    def looks() -> float:
+    def reconciles() -> float:
         found = cluster.metrics("kavip_reconcile_total")
         return sum(number for labels, number in found.items() if 'kind="service"' in labels)
 
-    cluster.installation.applied(object_of("Node", "n1"), a_pool("lab", "198.51.100.0/24", autoAssign=False))
+    cluster.installation.apply(object_of("Node", "n1"), a_pool("lab", "198.51.100.0/24", autoAssign=False))
     wait_for("the pool is looked at", lambda: cluster.pool("Ready", "lab") == "Ready")
     cluster.wait_idle()
-    before = looks()
+    before = reconciles()
     for second in range(3):
         beat = {"type": "Ready", "status": "True", "lastHeartbeatTime": f"2026-01-01T00:00:0{second}Z"}
         cluster.edit("node", "n1", {"status": {"conditions": [beat]}}, "--subresource=status")
@@ -189,12 +189,12 @@ def unrelated_changes_cause_no_reconcile(cluster: Cluster) -> None:
     wait_for(
         "the count is put right", lambda: cluster.installation.get("vippool", "lab")["status"]["ipv4"]["assigned"] == 0
     )
-    cluster.installation.applied(object_of("Service", "inner", namespace="other", spec={"ports": [{"port": 80}]}))
+    cluster.installation.apply(object_of("Service", "inner", namespace="other", spec={"ports": [{"port": 80}]}))
     cluster.installation.plane.kubectl("delete", "service", "inner", "-n", "other")
     cluster.wait_idle()
-    assert looks() == before
+    assert reconciles() == before
     cluster.installation.plane.kubectl("delete", "vippool", "lab")
-    wait_for("those who wait are looked at for that", lambda: looks() > before)
+    wait_for("waiting Services are reconciled", lambda: reconciles() > before)
 
 
 def a_lost_address_is_reported_with_its_holder(cluster: Cluster) -> None:
@@ -231,27 +231,27 @@ def a_move_is_reported_with_both_addresses(cluster: Cluster) -> None:
     cluster.wait_event("s1", cluster.installation.condition("s1")["message"])
     cluster.wait_event("edge", "IPv4 addresses are free")
     cluster.wait_event("young", f"192.0.2.130 from pool edge{GROUP}")
-    told = cluster.all_events()
-    assert told["young"][f"192.0.2.130 from pool edge{GROUP}"] == 1
-    assert told["s0"] == {f"192.0.2.128 from pool edge{GROUP}": 1, moved: 1}
-    assert sorted(told["s1"].values()) == [1, 1]
-    assert told["edge"]["IPv4 addresses are free"] == 1
+    notes = cluster.all_events()
+    assert notes["young"][f"192.0.2.130 from pool edge{GROUP}"] == 1
+    assert notes["s0"] == {f"192.0.2.128 from pool edge{GROUP}": 1, moved: 1}
+    assert sorted(notes["s1"].values()) == [1, 1]
+    assert notes["edge"]["IPv4 addresses are free"] == 1
     assert cluster.metrics("kavip_services_waiting") == {}
 
 
 def a_restart_reports_nothing(cluster: Cluster) -> None:
     """Nothing has changed."""
-    told = cluster.all_events()
+    notes = cluster.all_events()
     assert cluster.replica.stop() == 0
     cluster.replica = cluster.installation.start(webhook=False)
     wait_for("it leads", lambda: cluster.metrics("kavip_leader")[""] == 1)
-    assert cluster.all_events() == told
+    assert cluster.all_events() == notes
     assert cluster.metrics("kavip_allocation_seconds_count")[""] == 0
 
 
 def kubectl_prints_the_pools(cluster: Cluster) -> None:
     """Addresses, usage and problems; -o wide has the totals; the older of two overlapping pools stays in force."""
-    cluster.installation.applied(a_pool("twin", "192.0.2.130/32", "2001:db8::/64"))
+    cluster.installation.apply(a_pool("twin", "192.0.2.130/32", "2001:db8::/64"))
     wait_for("the pool reports the overlap", lambda: cluster.pool("Accepted", "twin") == "Overlap")
     counts = {"total": 7, "assigned": 2, "available": 5}
     wait_for("edge is counted", lambda: cluster.installation.get("vippool", "edge")["status"]["ipv4"] == counts)

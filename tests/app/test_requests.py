@@ -22,7 +22,7 @@ def kavip(prepared: ControlPlane) -> Iterator[Installation]:
     """The controller without the webhook, so that nothing is refused before."""
     made = Installation(prepared)
     try:
-        made.applied(a_group("edge", default=True), a_group("lab"))
+        made.apply(a_group("edge", default=True), a_group("lab"))
         made.start(webhook=False)
         yield made
     finally:
@@ -78,44 +78,44 @@ def status_writes(kavip: Installation, name: str) -> list[dict[str, Any]]:
 
 def test_families_come_in_the_order_of_the_service(kavip: Installation) -> None:
     """Single, preferred and required families in both orders; removing one frees its address."""
-    kavip.applied(a_pool("dual", "198.51.100.0/29", "2001:db8:1::/125", autoAssign=False))
+    kavip.apply(a_pool("dual", "198.51.100.0/29", "2001:db8:1::/125", autoAssign=False))
     both = {"ipFamilies": ["IPv6", "IPv4"], "ipFamilyPolicy": "RequireDualStack"}
-    kavip.applied(in_pool("four", "dual", **PREFER))
+    kavip.apply(in_pool("four", "dual", **PREFER))
     gets(kavip, "four", "198.51.100.0", "2001:db8:1::")
-    kavip.applied(in_pool("six", "dual", **both), in_pool("single", "dual", ipFamilies=["IPv6"]))
+    kavip.apply(in_pool("six", "dual", **both), in_pool("single", "dual", ipFamilies=["IPv6"]))
     wait_for("six has both", lambda: len(kavip.addresses("six")) == 2)
     assert [":" in address for address in kavip.addresses("six")] == [True, False]
     wait_for("single has one", lambda: len(kavip.addresses("single")) == 1)
     edit(kavip, "four", ipFamilyPolicy="SingleStack")
     gets(kavip, "four", "198.51.100.0")
-    kavip.applied(in_pool("heir", "dual", ipFamilies=["IPv6"], annotations={ADDRESSES: " 2001:DB8:1:0::0 "}))
+    kavip.apply(in_pool("heir", "dual", ipFamilies=["IPv6"], annotations={ADDRESSES: " 2001:DB8:1:0::0 "}))
     gets(kavip, "heir", "2001:db8:1::")
 
 
 def test_a_service_that_changes_its_type_frees_its_address_in_one_write(kavip: Installation) -> None:
     """Another Service may have it at once; a Service that returns gets a free address."""
-    kavip.applied(a_pool("types", "198.51.100.16/30", autoAssign=False), in_pool("web", "types"))
+    kavip.apply(a_pool("types", "198.51.100.16/30", autoAssign=False), in_pool("web", "types"))
     gets(kavip, "web", "198.51.100.16")
     wait_for("the status is complete", lambda: kavip.condition("web", "kavip.io/Programmed").get("reason") == "NoNodes")
     kavip.plane.audit.mark()
     edit(kavip, "web", type="ClusterIP", allocateLoadBalancerNodePorts=None)
-    kavip.applied(in_pool("next", "types"))
+    kavip.apply(in_pool("next", "types"))
     gets(kavip, "next", "198.51.100.16")
     (write,) = status_writes(kavip, "web")
     assert {entry["$patch"] for entry in write["conditions"]} == {"delete"}
     assert kavip.get("service", "web", "-n", "shop")["status"] == {"loadBalancer": {}}
     edit(kavip, "web", type="LoadBalancer")
     gets(kavip, "web", "198.51.100.17")
-    gone = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "ports", "internalTrafficPolicy")
+    removed_fields = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "ports", "internalTrafficPolicy")
     later = ("allocateLoadBalancerNodePorts", "externalTrafficPolicy")
-    edit(kavip, "web", type="ExternalName", externalName="x.example.com", **dict.fromkeys((*gone, *later)))
+    edit(kavip, "web", type="ExternalName", externalName="x.example.com", **dict.fromkeys((*removed_fields, *later)))
     wait_for("nothing is left", lambda: kavip.get("service", "web", "-n", "shop")["status"] == {"loadBalancer": {}})
 
 
 def test_an_edit_moves_only_the_edited_service(kavip: Installation) -> None:
     """A new request is served, removing one changes nothing, and an edit of a pool strands but moves nothing."""
-    kavip.applied(a_pool("first", "198.51.100.32/29", autoAssign=False), a_pool("second", "198.51.100.40/29"))
-    kavip.applied(in_pool("moving", "first"))
+    kavip.apply(a_pool("first", "198.51.100.32/29", autoAssign=False), a_pool("second", "198.51.100.40/29"))
+    kavip.apply(in_pool("moving", "first"))
     gets(kavip, "moving", "198.51.100.32")
     edit(kavip, "moving", annotations={ADDRESSES: "198.51.100.38"})
     gets(kavip, "moving", "198.51.100.38")
@@ -125,10 +125,10 @@ def test_an_edit_moves_only_the_edited_service(kavip: Installation) -> None:
     edit(kavip, "moving", annotations={POOL: "second"})
     gets(kavip, "moving", "198.51.100.40")
     kept = {"reservations": [{"address": "198.51.100.40", "service": "shop/later"}]}
-    kavip.applied(a_pool("second", "198.51.100.40/29", **kept))
+    kavip.apply(a_pool("second", "198.51.100.40/29", **kept))
     assert "is reserved for Service shop/later" in message_of(kavip, "moving", "Stranded")
     picky = {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["gold"]}]}
-    kavip.applied(a_pool("second", "198.51.100.40/29", namespaceSelector=picky))
+    kavip.apply(a_pool("second", "198.51.100.40/29", namespaceSelector=picky))
     wait_for(
         "the selector",
         lambda: "cannot serve namespace shop (namespaceSelector)" in kavip.condition("moving")["message"],
@@ -150,12 +150,12 @@ def _router_ids(kavip: Installation, group: str) -> dict[str, int]:
 
 def test_sharing_ends_with_a_conflicting_port_or_policy(kavip: Installation) -> None:
     """The older Service keeps the address; the other gets another one, or reports its request."""
-    kavip.applied(a_pool("shared", "198.51.100.48/29", autoAssign=False))
+    kavip.apply(a_pool("shared", "198.51.100.48/29", autoAssign=False))
     key = {KEY: "k"}
     names = {"old": 80, "young": 81, "wish": 82}
     for name, port in names.items():
         asks = {ADDRESSES: "198.51.100.48"} if name == "wish" else {}
-        kavip.applied(in_pool(name, "shared", annotations={**key, **asks}, ports=[{"port": port}]))
+        kavip.apply(in_pool(name, "shared", annotations={**key, **asks}, ports=[{"port": port}]))
         gets(kavip, name, "198.51.100.48")
     edit(kavip, "young", ports=[{"port": 80}])
     gets(kavip, "young", "198.51.100.49")
@@ -170,24 +170,28 @@ def test_sharing_ends_with_a_conflicting_port_or_policy(kavip: Installation) -> 
 def test_addresses_in_use_are_not_assigned(kavip: Installation) -> None:
     """Those of nodes, groups, externalIPs and other controllers; a new node takes its address, which is reported."""
     ranges = ("198.51.100.64/28",)
-    kavip.applied(object_of("Node", "n1"), a_group("own", virtualIPs=[{"address": "198.51.100.65/28"}]))
+    kavip.apply(object_of("Node", "n1"), a_group("own", virtualIPs=[{"address": "198.51.100.65/28"}]))
     write_status(kavip, "node", "n1", addresses=[{"type": "InternalIP", "address": "198.51.100.64"}])
     plain: dict[str, Any] = {"type": "ClusterIP", "allocateLoadBalancerNodePorts": None}
-    kavip.applied(a_service("external", externalIPs=["198.51.100.66"], **plain))
-    kavip.applied(a_service("theirs", loadBalancerClass="example.com/other"))
+    kavip.apply(a_service("external", externalIPs=["198.51.100.66"], **plain))
+    kavip.apply(a_service("theirs", loadBalancerClass="example.com/other"))
     write_status(kavip, "service", "theirs", **ingress("198.51.100.67"))
-    kavip.applied(a_pool("outside", *ranges, autoAssign=False))
+    kavip.apply(a_pool("outside", *ranges, autoAssign=False))
     counts = {"total": 16, "assigned": 2, "available": 12}
-    wait_for("kavip knows of all four", lambda: usage(kavip, "outside") == counts, told=lambda: usage(kavip, "outside"))
-    kavip.applied(in_pool("driven", "outside"))
+    wait_for(
+        "kavip has observed all four Services",
+        lambda: usage(kavip, "outside") == counts,
+        details=lambda: usage(kavip, "outside"),
+    )
+    kavip.apply(in_pool("driven", "outside"))
     gets(kavip, "driven", "198.51.100.68")
     seen = [{"type": "InternalIP", "address": each} for each in ("198.51.100.64", "198.51.100.68")]
     write_status(kavip, "node", "n1", addresses=seen)  # which seems to hold the VIP
     named = {ADDRESSES: "198.51.100.70"}
-    kavip.applied(a_service("named", annotations=named))
+    kavip.apply(a_service("named", annotations=named))
     gets(kavip, "named", "198.51.100.70")
     assert kavip.addresses("driven") == ["198.51.100.68"]
-    kavip.applied(object_of("Node", "n2"))
+    kavip.apply(object_of("Node", "n2"))
     both = [("InternalIP", "198.51.100.68"), ("ExternalIP", "198.51.100.70")]
     write_status(kavip, "node", "n2", addresses=[{"type": kind, "address": address} for kind, address in both])
     gets(kavip, "driven", "198.51.100.69")
@@ -207,16 +211,16 @@ def test_addresses_in_use_are_not_assigned(kavip: Installation) -> None:
 
 def test_a_status_from_before_is_taken_over_or_left_alone(kavip: Installation) -> None:
     """The older of two Services keeps a common address; an address outside every pool moves on request."""
-    kavip.applied(a_pool("found", "198.51.100.96/29"))
+    kavip.apply(a_pool("found", "198.51.100.96/29"))
     waiting = a_service("waiting", annotations={GROUP: "lb/edge"}, loadBalancerClass="kavip.io/keepalived")
     kavip.replicas[-1].stop()
-    kavip.applied(waiting)
+    kavip.apply(waiting)
     for name, address in {"a": "198.51.100.96", "b": "198.51.100.96", "c": "203.0.113.7"}.items():
-        kavip.applied(a_service(name, annotations={GROUP: "lb/edge"}))
+        kavip.apply(a_service(name, annotations={GROUP: "lb/edge"}))
         write_status(kavip, "service", name, **ingress(address))
     kavip.start(webhook=False)
     wait_for("the younger has moved", lambda: kavip.addresses("b") not in ([], ["198.51.100.96"]))
-    wait_for("who had nothing is served", lambda: kavip.addresses("waiting"))
+    wait_for("the waiting Service has an address", lambda: kavip.addresses("waiting"))
     assert message_of(kavip, "a", "Assigned") == "198.51.100.96 from pool found"
     assert len({*kavip.addresses("a"), *kavip.addresses("b"), *kavip.addresses("waiting")}) == 3
     assert "203.0.113.7 is in no pool" in message_of(kavip, "c", "ForeignStatus")
@@ -241,16 +245,16 @@ def test_malformed_objects_affect_no_other(kavip: Installation) -> None:
     bad = [a_service(f"bad-{name}", annotations=notes) for name, notes in MALFORMED.items()]
     spec = {"exclude": [f"10.{number}.0.0/16" for number in range(256)]}
     kavip.plane.kubectl("create", "--filename=-", input=json.dumps({"kind": "List", "apiVersion": "v1", "items": bad}))
-    kavip.applied(a_pool("wrong", "198.51.100.120/29", **spec), a_pool("right", "198.51.100.112/29", autoAssign=False))
-    kavip.applied(in_pool("good", "right", ports=[{"port": 1 + each, "name": f"p{each}"} for each in range(1000)]))
+    kavip.apply(a_pool("wrong", "198.51.100.120/29", **spec), a_pool("right", "198.51.100.112/29", autoAssign=False))
+    kavip.apply(in_pool("good", "right", ports=[{"port": 1 + each, "name": f"p{each}"} for each in range(1000)]))
     gets(kavip, "good", "198.51.100.112")
     for name in MALFORMED:
         assert len(message_of(kavip, f"bad-{name}", "InvalidRequest")) < 300
 
     def wrong() -> dict[str, str]:
-        return kavip.get("vippool", "wrong")["status"]["conditions"][0]  # type: ignore[no-any-return]
+        return kavip.get("vippool", "wrong")["status"]["conditions"][0]  # type: ignore[no-any-return]  # JSON
 
-    wait_for("the pool reports it", lambda: wrong()["reason"] == "Invalid", told=wrong)
+    wait_for("the pool reports it", lambda: wrong()["reason"] == "Invalid", details=wrong)
     assert len(wrong()["message"]) < 300
     log = [line for line in kavip.replicas[-1].log.read_text().splitlines() if '"level": "' in line]
     assert not [line for line in log if '"level": "error"' in line]

@@ -22,7 +22,7 @@ def staffed(programs: Programs) -> Iterator[Installation]:
         prepare(plane)
         made = Installation(plane)
         try:
-            made.applied(object_of("Node", "n1"))
+            made.apply(object_of("Node", "n1"))
             yield made
         finally:
             made.close()
@@ -36,17 +36,17 @@ def ready(installation: Installation) -> str:
 
 
 def test_the_group_says_which_label_to_set(staffed: Installation) -> None:
-    """Ready has the DaemonSet's error; once the namespace has the label, the error is gone."""
+    """Ready has the DaemonSet's error; once the namespace has the label, there is no error."""
     staffed.plane.kubectl("label", "namespace", "lb", f"{LABEL}=baseline")
     staffed.start(webhook=False)
-    staffed.applied(a_group("edge"))
+    staffed.apply(a_group("edge"))
     wait_for("the group says why it has no pods", lambda: "violates PodSecurity" in ready(staffed))
     assert 'pods are forbidden: violates PodSecurity "baseline:latest": ' in ready(staffed)
     assert f"; label namespace lb with {LABEL}=privileged; " in ready(staffed)
     staffed.plane.kubectl("label", "--overwrite", "namespace", "lb", f"{LABEL}=privileged")
     again = {"spec": {"template": {"metadata": {"annotations": {"again": "1"}}}}}  # the DaemonSet controller backs off
     staffed.plane.kubectl("patch", "daemonset", "edge", "-n", "lb", "--type=merge", "-p", json.dumps(again))
-    wait_for("the pods are there", lambda: staffed.get("pods", "-n", "lb")["items"])
+    wait_for("the pods exist", lambda: staffed.get("pods", "-n", "lb")["items"])
 
     def is_over() -> bool:
         schedule(staffed)

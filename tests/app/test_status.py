@@ -48,10 +48,10 @@ def held(installation: Installation) -> tuple[set[str], int]:
     return {each.get("node", "") for each in found.get("instances", [])}, found["nodes"]["current"]
 
 
-def all_say(installation: Installation, reason: str, who: str) -> None:
+def wait_for_all(installation: Installation, reason: str, node: str) -> None:
     """Wait until every Service has this condition."""
-    expected = dict.fromkeys(NAMES, (reason, who))
-    wait_for(f"{reason} {who}", lambda: advertised(installation) == expected)
+    expected = dict.fromkeys(NAMES, (reason, node))
+    wait_for(f"{reason} {node}", lambda: advertised(installation) == expected)
 
 
 @contextmanager
@@ -78,7 +78,7 @@ def writes(installation: Installation, log: Path, kind: str, namespace: str) -> 
         yield lambda: len(lines()) - count
 
 
-def settled(*counts: Callable[[], int]) -> list[int]:
+def wait_for_stable_counts(*counts: Callable[[], int]) -> list[int]:
     """The counts, once nothing has been written for longer than a probe interval."""
     found = [count() for count in counts]
     while True:
@@ -93,27 +93,35 @@ def test_a_fail_over_is_one_write_for_each_service(installation: Installation, t
     with FakeAgents(installation) as agents:
         # with long intervals no VIP seems to lack a master on a machine that stalls for seconds
         edge = a_group("edge", default=True, metricsPort=agents.port, advertIntervalMilliseconds=3000)
-        installation.applied(a_pool("edge", "192.0.2.128/25"), edge)
+        installation.apply(a_pool("edge", "192.0.2.128/25"), edge)
         replica = installation.start(webhook=False)
-        installation.applied(*(a_service(name) for name in NAMES))
+        installation.apply(*(a_service(name) for name in NAMES))
         agents.masters = {"n1"}
         agents.run(NAMES)
-        all_say(installation, "Master", "node n1")
+        wait_for_all(installation, "Master", "node n1")
         with (
             writes(installation, tmp_path / "services", "services", "shop") as services,
             writes(installation, tmp_path / "groups", "keepalivedgroups", "lb") as groups,
             typed(installation, tmp_path / "watch", sys.executable, "-m", "kavip", "status", "--watch") as view,
         ):
             wait_for("the first view", lambda: any(line.startswith("n1 ") for line in view()))
-            wait_for("the group says so", lambda: held(installation) == ({"n1"}, 2), told=lambda: held(installation))
-            before = settled(services, groups)
+            wait_for(
+                "the group reports the holders",
+                lambda: held(installation) == ({"n1"}, 2),
+                details=lambda: held(installation),
+            )
+            before = wait_for_stable_counts(services, groups)
             agents.masters = set()
             time.sleep(0.5)  # a gap of the default profile
             agents.masters = {"n2"}
-            all_say(installation, "Master", "node n2")
-            wait_for("the group says so", lambda: held(installation) == ({"n2"}, 2), told=lambda: held(installation))
-            wait_for("the watch sees it", lambda: any(re.match(HELD, line) for line in view()), told=view)
-            after = settled(services, groups)
+            wait_for_all(installation, "Master", "node n2")
+            wait_for(
+                "the group reports the holders",
+                lambda: held(installation) == ({"n2"}, 2),
+                details=lambda: held(installation),
+            )
+            wait_for("the watch sees it", lambda: any(re.match(HELD, line) for line in view()), details=view)
+            after = wait_for_stable_counts(services, groups)
             assert after[0] - before[0] == len(NAMES)
             assert after[1] - before[1] == 1
             assert not [line for line in view() if "NoMaster" in line or "kavip:" in line]
@@ -125,7 +133,7 @@ def test_a_fail_over_is_one_write_for_each_service(installation: Installation, t
         name = 'kavip_services_advertised{group="lb/edge",reason="SplitBrain"}'
         wait_for("the metric", lambda: replica.metric(name) == len(NAMES))
         agents.masters, agents.silent = {"n2"}, {"n1"}
-        all_say(installation, "Master", "node n2")
+        wait_for_all(installation, "Master", "node n2")
         wait_for("n1 is silent", lambda: replica.metric('kavip_agents{group="lb/edge",state="silent"}') == 1)
         assert replica.metric('kavip_agent_looks_total{result="unanswered"}') > 0
 
@@ -209,7 +217,7 @@ class Relay:
 
 def test_the_watch_survives_the_loss_of_the_api_server(installation: Installation, tmp_path: Path) -> None:
     """The last state stays, one line says that it may be old, and changes after the outage are printed."""
-    installation.applied(a_pool("edge", "192.0.2.128/25"))
+    installation.apply(a_pool("edge", "192.0.2.128/25"))
     relay = Relay(installation.plane)
     relay.open()
     kubeconfig = tmp_path / "kubeconfig"
@@ -218,13 +226,13 @@ def test_the_watch_survives_the_loss_of_the_api_server(installation: Installatio
     with typed(installation, tmp_path / "watch", *command) as lines:
         wait_for("the first view", lambda: any(line.startswith("edge ") for line in lines()))
         relay.close()
-        wait_for("it says so", lambda: any("the API server does not answer" in line for line in lines()))
-        installation.applied(a_pool("later", "198.51.100.0/28"))
+        wait_for("the output has the error", lambda: any("the API server does not answer" in line for line in lines()))
+        installation.apply(a_pool("later", "198.51.100.0/28"))
         relay.open()
         wait_for("the end of it", lambda: any(line == "kavip: the API server answers again" for line in lines()))
         wait_for("what came meanwhile", lambda: any(line.startswith("later ") for line in lines()))
-    told = [line for line in lines() if line.startswith("kavip: ")]
-    assert len(told) == 2
+    errors = [line for line in lines() if line.startswith("kavip: ")]
+    assert len(errors) == 2
     times = [line for line in lines() if re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", line)]
     assert len(times) == len([line for line in lines() if line.startswith("ADDRESS ")])  # each view has its time
     relay.close()

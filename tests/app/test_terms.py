@@ -1,4 +1,4 @@
-"""What a new leader must know before it decides, with a real API server, in this process."""
+"""What a new leader has observed before its first decision, with a real API server, in this process."""
 
 import asyncio
 import json
@@ -58,87 +58,87 @@ async def candidate(plane: ControlPlane) -> AsyncIterator[tuple[Lagging, Caches]
             yield client, caches
 
 
-def furnish(installation: Installation) -> None:
-    """A pool with one address, and two Services that want it; the first one is older."""
-    installation.applied(a_group("edge", default=True), a_pool("edge", f"{VIP}/32"))
+def create_pool_and_services(installation: Installation) -> None:
+    """Create a pool with one address, and two Services; the first one is older."""
+    installation.apply(a_group("edge", default=True), a_pool("edge", f"{VIP}/32"))
     for name in ("one", "two"):
-        installation.applied(a_service(name))
+        installation.apply(a_service(name))
 
 
 def assign(installation: Installation, name: str) -> None:
-    """The last write of the previous leader."""
-    told = {"type": "kavip.io/AddressAssigned", "status": "True", "reason": "Assigned", "message": ""}
-    told["lastTransitionTime"] = "2026-01-01T00:00:00Z"
-    status = {"loadBalancer": {"ingress": [{"ip": VIP, "ipMode": "VIP"}]}, "conditions": [told]}
+    """Write the status as the last write of the previous leader did."""
+    conditions = {"type": "kavip.io/AddressAssigned", "status": "True", "reason": "Assigned", "message": ""}
+    conditions["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    status = {"loadBalancer": {"ingress": [{"ip": VIP, "ipMode": "VIP"}]}, "conditions": [conditions]}
     patch = ("--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
     installation.plane.kubectl("patch", "service", name, "-n", "shop", *patch)
 
 
-async def answered(installation: Installation, name: str) -> dict[str, str]:
-    """The condition of a Service; waits for it."""
+async def wait_for_condition(installation: Installation, name: str) -> dict[str, str]:
+    """Wait until a Service has a condition; return the condition."""
     async with asyncio.timeout(PATIENCE):
         while not (found := await asyncio.to_thread(installation.condition, name)):
             await asyncio.sleep(0.05)
     return found
 
 
-async def reasons(installation: Installation, services: Collection[str]) -> set[str]:
+async def wait_for_reasons(installation: Installation, services: Collection[str]) -> set[str]:
     """The reasons of AddressAssigned of *services*; waits until all have one."""
     async with asyncio.timeout(PATIENCE):
         while True:
             seen = await asyncio.to_thread(installation.get, "services", "-n", "shop")
             found = {each["metadata"]["name"]: each["status"] for each in seen["items"]}
-            told = [each for name in services for each in found[name].get("conditions", ())]
-            said = [each["reason"] for each in told if each["type"] == "kavip.io/AddressAssigned"]
-            if len(said) == len(services):
-                return set(said)
+            conditions = [each for name in services for each in found[name].get("conditions", ())]
+            found_reasons = [each["reason"] for each in conditions if each["type"] == "kavip.io/AddressAssigned"]
+            if len(found_reasons) == len(services):
+                return set(found_reasons)
             await asyncio.sleep(0.05)
 
 
-async def test_a_new_leader_knows_what_the_last_one_wrote(installation: Installation) -> None:
+async def test_a_new_leader_observes_the_last_writes_of_the_previous_one(installation: Installation) -> None:
     """
-    Its watch has not delivered the last write, which assigned the only address; no other Service gets it.
+    The watch has not delivered the last write, which assigned the only address; no other Service gets this address.
 
-    The two writes are to two Services, so no conflict would stop the second. The new leader's write to the holder does
-    conflict; from that it learns only that its cache is old, and it serves the next Service.
+    The writes are to two Services, so no 409 would stop the second write. The new leader's write to the holder gets a
+    409; it means only that the cache is old, and the next Service is reconciled.
     """
-    furnish(installation)
-    crowd = [f"w{number:02}" for number in range(WORKERS + 8)]  # more than can be reconciled before the conflict
-    installation.applied(*(a_service(name) for name in crowd))
+    create_pool_and_services(installation)
+    waiting = [f"w{number:02}" for number in range(WORKERS + 8)]  # more than can be reconciled before the conflict
+    installation.apply(*(a_service(name) for name in waiting))
     async with candidate(installation.plane) as (client, caches):
         client.late = True
         assign(installation, "one")
         async with running(Leadership(client, Settings(), caches).run(lambda: None)):
-            assert await reasons(installation, crowd) == {"PoolExhausted"}
+            assert await wait_for_reasons(installation, waiting) == {"PoolExhausted"}
         assert installation.addresses("one") == [VIP]
     installation.plane.kubectl("delete", "--raw", "/api/v1/namespaces/shop/services")  # all at once, to be quick
 
 
 async def test_a_leader_forgets_the_writes_of_earlier_terms(installation: Installation) -> None:
-    """An interrupted write of an earlier term takes nothing from the current holder."""
-    furnish(installation)
+    """An interrupted write of an earlier term takes no address from the current holder."""
+    create_pool_and_services(installation)
     async with candidate(installation.plane) as (client, caches):
         version = caches.snapshot.services["shop/one"].metadata.resource_version
         caches.snapshot.ledger.expect("shop/one", [parse_address(VIP, "")], resource_version=version)
         assign(installation, "two")
         async with running(Leadership(client, Settings(), caches).run(lambda: None)):
-            assert (await answered(installation, "one"))["reason"] == "PoolExhausted"
+            assert (await wait_for_condition(installation, "one"))["reason"] == "PoolExhausted"
         assert installation.addresses("one") == []
         assert installation.addresses("two") == [VIP]
 
 
 async def test_a_late_write_of_a_former_leader_is_repaired(installation: Installation) -> None:
     """
-    It puts the address of the older Service into the status of the younger one too.
+    The late write puts the address of the older Service into the status of the younger one too.
 
     One write gives the younger Service another address; the older one is unchanged.
     """
-    installation.applied(a_group("edge", default=True), a_pool("edge", f"{VIP}/31"), a_service("one"))
+    installation.apply(a_group("edge", default=True), a_pool("edge", f"{VIP}/31"), a_service("one"))
     await asyncio.sleep(1.1)  # creationTimestamp has whole seconds; with equal times the name decides
-    installation.applied(a_service("another"))
+    installation.apply(a_service("another"))
     async with candidate(installation.plane) as (client, caches):
         async with running(Leadership(client, Settings(), caches).run(lambda: None)):
-            await asyncio.to_thread(installation.wait_told, "one", "another")
+            await asyncio.to_thread(installation.wait_for_conditions, "one", "another")
             assert (installation.addresses("one"), installation.addresses("another")) == ([VIP], ["192.0.2.129"])
             installation.plane.audit.mark()
             assign(installation, "another")
@@ -158,13 +158,13 @@ async def test_a_late_write_of_a_former_leader_is_repaired(installation: Install
 async def test_a_term_without_its_lease_writes_nothing(installation: Installation) -> None:
     """Neither status nor Events: the audit log has no write of kavip."""
 
-    def gone() -> None:
-        raise LeaseLost("gone")
+    def raise_lease_lost() -> None:
+        raise LeaseLost("lost")
 
-    furnish(installation)
+    create_pool_and_services(installation)
     async with candidate(installation.plane) as (client, caches):
         installation.plane.audit.mark()
-        async with running(Leadership(client, Settings(), caches).run(gone)):
+        async with running(Leadership(client, Settings(), caches).run(raise_lease_lost)):
             await asyncio.sleep(1.0)
         own = [each for each in installation.plane.audit if each.agent.startswith("kavip/") and each.body is not None]
         assert own == []

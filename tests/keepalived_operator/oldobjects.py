@@ -7,7 +7,7 @@ import msgspec
 from kavip.api.cluster import Pod
 from kavip.api.meta import Metadata, OwnerReference
 from kavip.api.workload import ConfigMap, Container
-from tests.reconcile.world import GROUP, pod
+from tests.reconcile.simulatedcluster import GROUP, pod
 
 
 def conf(*instances: str, extra: str = "") -> str:

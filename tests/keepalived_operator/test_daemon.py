@@ -9,7 +9,7 @@ from hack.testbed import runs
 from hack.testbed.segment import Segment
 from kavip import names
 from tests.keepalived_operator.test_acceptance import BAD, external, settled
-from tests.reconcile.world import GROUP
+from tests.reconcile.simulatedcluster import GROUP
 from tests.support import build
 from tests.vrrp import livedaemons
 

@@ -70,7 +70,7 @@ SETTINGS = {
 
 
 def planned(folder: Path, example: str = EXAMPLE) -> simulate.Simulation:
-    """The world of the example on two nodes of a test segment."""
+    """The example on two nodes of a test segment."""
     path = folder / "example.yaml"
     nodes = [NODES.format(f"n{number}", f"192.0.2.{10 + number}") for number in (1, 2)]
     path.write_text("---".join([example, *nodes]))

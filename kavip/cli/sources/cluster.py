@@ -117,7 +117,7 @@ async def list_for_diff(kubeconfig: str, *, context: str, given: Collection[Obje
         keys = sorted(each.key for each in found.objects if isinstance(each, KeepalivedGroup))
         gate = asyncio.Semaphore(_AT_ONCE)
         parts = await asyncio.gather(*(_written(client, resource, key, gate) for resource in _WRITTEN for key in keys))
-        followed = {each.key for each in (*found.objects, *given) if isinstance(each, Service) and each.follows_slices}
+        followed = {each.key for each in (*found.objects, *given) if isinstance(each, Service) and each.needs_slices}
         slices = await asyncio.gather(*(_slices(client, key, gate) for key in sorted(followed)))
     objects = (*found.objects, *(each for some in slices for each in some))
     return replace(found, objects=objects, written=dict(each for part in parts for each in part))

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from kavip.admission.text import printable
 from kavip.api import conditions
 from kavip.api.meta import Condition
+from kavip.api.text import printable
 from kavip.cli.views.explain import Advice, ServiceReport
 from kavip.ipam.explain import ExplainedAddress, ExplainedPool, Explanation, PoolRole, RuleResult
 from kavip.ipam.ledger.usage import FamilyUsage
@@ -128,7 +128,8 @@ def _summary(condition: Condition) -> str:
 
 def _requested(request: Request) -> str:
     families = " and ".join(FAMILY_NAMES[family] for family in request.families)
-    parts = [f"{families}{', both or nothing' if request.require_all else ''}"]
+    what = families if request.number == 1 else f"{request.number} addresses per family, {families}"
+    parts = [f"{what}{', both or nothing' if request.require_all else ''}"]
     if request.wanted:
         parts.append(" and ".join(map(str, request.wanted)))
     parts.append(f"pool {request.pool}" if request.pool else "any pool")
@@ -223,6 +224,7 @@ def _address(had: ExplainedAddress) -> dict[str, Any]:
 def _request(request: Request) -> dict[str, Any]:
     return {
         "families": [FAMILY_NAMES[family] for family in request.families],
+        "count": request.number,
         "both": request.require_all,
         "addresses": [str(address) for address in request.wanted],
         "pool": request.pool,

@@ -5,8 +5,8 @@ Everything is read from what the controller has written; nothing is decided agai
 Service is in the status of its group, at the VRID of the Service.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -76,12 +76,17 @@ class PoolRow:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node, its groups and the number of VIPs that it holds; a *cordoned* node keeps them."""
+    """
+    A node, its groups and the number of VIPs that it holds; a *cordoned* node keeps them.
+
+    *group_virtual_ips*: the number of all VIPs of its groups, of which it has its share.
+    """
 
     node: str
     ready: bool | None
     groups: tuple[str, ...]
     virtual_ips: int
+    group_virtual_ips: int = 0
     cordoned: bool = False
 
 
@@ -250,10 +255,13 @@ def _counts(usage: Usage | None) -> Mapping[str, int] | None:
     return {"total": usage.total, "assigned": usage.assigned, "available": usage.available} if usage else None
 
 
-def _node_rows(snapshot: Snapshot, vips: Iterable[VirtualIPRow]) -> Iterator[NodeRow]:
+def _node_rows(snapshot: Snapshot, vips: Sequence[VirtualIPRow]) -> Iterator[NodeRow]:
     """The nodes of groups, and nodes that hold a VIP but cannot be read."""
     held = Counter({(each.node, each.address) for each in vips if each.node})
     count = Counter(node for node, _ in held)
+    addresses: defaultdict[str, set[str]] = defaultdict(set)
+    for each in vips:
+        addresses[each.group] |= {each.address} - {""}
     groups: dict[str, set[str]] = {}
     for group in snapshot.every_group:
         for node in snapshot.group_nodes(group):
@@ -264,4 +272,11 @@ def _node_rows(snapshot: Snapshot, vips: Iterable[VirtualIPRow]) -> Iterator[Nod
     for name, keys in sorted(groups.items()):
         known = snapshot.nodes.get(name)
         is_cordoned = known is not None and any(each.key == names.CORDONED_TAINT for each in known.spec.taints or ())
-        yield NodeRow(name, known.is_ready if known else None, tuple(sorted(keys)), count[name], cordoned=is_cordoned)
+        yield NodeRow(
+            name,
+            known.is_ready if known else None,
+            tuple(sorted(keys)),
+            count[name],
+            sum(len(addresses[key]) for key in keys),
+            cordoned=is_cordoned,
+        )

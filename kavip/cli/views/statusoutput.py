@@ -32,7 +32,7 @@ def text(report: StatusReport) -> str:
             ("GROUP", "MODE", "NODES", "READY", "CURRENT", "INSTANCES", "STATE", "MESSAGE"), map(_group, report.groups)
         ),
         table(("POOL", "PRIORITY", "IPV4 ASSIGNED", "IPV6 ASSIGNED", "STATE"), map(_pool, report.pools)),
-        table(("NODE", "READY", "VIPS", "GROUPS"), map(_node, report.nodes)),
+        table(("NODE", "READY", "VIPS", "SHARE", "GROUPS"), map(_node, report.nodes)),
     ]
     return "\n\n".join("\n".join(part) for part in parts)
 
@@ -42,6 +42,7 @@ def data(report: StatusReport) -> dict[str, Any]:
     found = asdict(report)
     for node in found["nodes"]:
         node["virtualIPs"] = node.pop("virtual_ips")
+        node["groupVirtualIPs"] = node.pop("group_virtual_ips")
     found["virtualIPs"] = found.pop("virtual_ips")
     return found
 
@@ -64,4 +65,9 @@ def _pool(row: PoolRow) -> tuple[str, ...]:
 def _node(row: NodeRow) -> tuple[str, ...]:
     ready = _NONE if row.ready is None else "yes" if row.ready else "no"
     ready += ", cordoned" if row.cordoned else ""
-    return (row.node, ready, str(row.virtual_ips), ", ".join(row.groups))
+    return (row.node, ready, str(row.virtual_ips), _share(row), ", ".join(row.groups))
+
+
+def _share(row: NodeRow) -> str:
+    """What part of the VIPs of its groups a node holds."""
+    return f"{row.virtual_ips / row.group_virtual_ips:.0%}" if row.group_virtual_ips else _NONE

@@ -4,7 +4,7 @@ Tables of text.
 
 from collections.abc import Iterable, Sequence
 
-from kavip.admission.text import one_line
+from kavip.api.text import one_line
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

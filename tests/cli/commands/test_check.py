@@ -139,8 +139,13 @@ def test_an_unreadable_file_does_not_hide_the_others(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stdout.startswith(f"{tmp_path}/d.yaml:1: Service shop/web: refused: ")
     assert done.stdout.count("\n") == 1
-    told = [line for line in done.stderr.splitlines() if line.startswith("kavip: ")]
-    assert [line.split()[1].rstrip(",:").rpartition("/")[2] for line in told] == ["a.yaml", "b.yaml", "c.yaml", "none"]
+    errors = [line for line in done.stderr.splitlines() if line.startswith("kavip: ")]
+    assert [line.split()[1].rstrip(",:").rpartition("/")[2] for line in errors] == [
+        "a.yaml",
+        "b.yaml",
+        "c.yaml",
+        "none",
+    ]
 
 
 @pytest.mark.slow
@@ -163,7 +168,7 @@ def test_the_settings_of_admission_are_flags(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("arguments", "given", "told"),
+    ("arguments", "given", "errors"),
     [
         (("-f", "nowhere.yaml"), "", "kavip: nowhere.yaml: cannot be read: No such file or directory\n"),
         (("-f", "-"), "", "kavip: standard input: no objects"),
@@ -175,11 +180,11 @@ def test_the_settings_of_admission_are_flags(tmp_path: Path) -> None:
         (("-f", "-"), "a: 1\n---\n}", "kavip: standard input, document 2, line 3: not YAML: did not find expected"),
     ],
 )
-def test_an_unreadable_input_is_an_error_in_one_line(arguments: tuple[str, ...], given: str, told: str) -> None:
+def test_an_unreadable_input_is_an_error_in_one_line(arguments: tuple[str, ...], given: str, errors: str) -> None:
     """The exit status is 2, without standard output or a traceback."""
     done = check(*arguments, given=given)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(told)
+    assert done.stderr.startswith(errors)
     assert done.stderr.count("\n") == 1
 
 
@@ -200,11 +205,11 @@ SAME = [
 def test_messages_are_those_of_the_webhook(case: Case) -> None:
     """Every case of the table has the same refusals and warnings as in the webhook."""
     around = [refusals.read(each) for each in (*refusals.cluster(), *case.cluster)]
-    asked = refusals.read(case.object)
+    submitted = refusals.read(case.object)
     (judged,) = [
         each
-        for each in simulate.admit([*around, asked]).reviewed
-        if (each.kind, each.namespace, each.name) == (case.kind, asked.metadata.namespace, asked.metadata.name)
+        for each in simulate.admit([*around, submitted]).reviewed
+        if (each.kind, each.namespace, each.name) == (case.kind, submitted.metadata.namespace, submitted.metadata.name)
     ]
     assert tuple((each.field, message_of(each)) for each in judged.verdict.refusals) == case.causes
     assert judged.verdict.warnings == case.warning_texts

@@ -43,23 +43,23 @@ def written(kind: str, **more: Any) -> dict[str, Written]:
     }
 
 
-def diff_text(given: list[Any], cluster: Listing) -> str:
+def diff_text(published: list[Any], cluster: Listing) -> str:
     """The text of the difference."""
-    planned = simulate.plan(given, cluster=cluster, options=diff.settings_of(cluster, ipam="auto"))
+    planned = simulate.plan(published, cluster=cluster, options=diff.settings_of(cluster, ipam="auto"))
     return diff.text(diff.diff_of(planned, cluster))
 
 
 def test_no_password_of_an_old_configuration_is_shown() -> None:
     """keepalived-operator wrote it in clear text; removed lines are shown without it, compressed ones too."""
     packed = base64.b64encode(gzip.compress(OLD_TEXT.encode())).decode()
-    given = {
+    published = {
         **written(
             names.CONFIG_MAP,
             data={"keepalived.conf": OLD_TEXT, "agent.json": "{}"},
             binary_data={"next.conf.gz": packed},
         )
     }
-    text = diff_text([], Listing(CLUSTER, written=given))
+    text = diff_text([], Listing(CLUSTER, written=published))
     assert "-    auth_pass (hidden)" in text
     assert "ConfigMap lb/edge next.conf" in text
     assert "s3cret7" not in text
@@ -67,8 +67,10 @@ def test_no_password_of_an_old_configuration_is_shown() -> None:
 
 def test_control_characters_of_a_cluster_are_escaped() -> None:
     """Lines and tabs of a text from another writer stay."""
-    given = written(names.CONFIG_MAP, data={"keepalived.conf": "a {\n\tb \x1b[2J\x9b\u202e\r\n}\n", "agent.json": "{}"})
-    text = diff_text([], Listing(CLUSTER, written=given))
+    published = written(
+        names.CONFIG_MAP, data={"keepalived.conf": "a {\n\tb \x1b[2J\x9b\u202e\r\n}\n", "agent.json": "{}"}
+    )
+    text = diff_text([], Listing(CLUSTER, written=published))
     assert "\n-\tb \\x1b[2J\\x9b\\u202e" in text
     assert all(line.replace("\t", "").isprintable() for line in text.split("\n"))
 
@@ -138,12 +140,12 @@ def test_a_manifest_is_applied_as_kubectl_would() -> None:
 
 def published(old: Any, following: Any = None, *, switch_at: str = "") -> dict[str, Written]:
     """The group's ConfigMap for *old*, with a pending switchover to *following*."""
-    coming = at(made(following), following) if following else None
-    body = config_map(old, PublishedRevisions(at(made(old), old), coming, read_instant(switch_at)))
+    coming = at(config_map_of(following), following) if following else None
+    body = config_map(old, PublishedRevisions(at(config_map_of(old), old), coming, read_instant(switch_at)))
     return written(names.CONFIG_MAP, data=body["data"], binary_data=body.get("binaryData"))
 
 
-def made(wanted: Any) -> ConfigMap:
+def config_map_of(wanted: Any) -> ConfigMap:
     """The ConfigMap that files with the group *wanted* give."""
     planned = simulate.plan([], cluster=Listing((wanted, *CLUSTER[1:])))
     (body,) = (each for each in planned.objects if each["kind"] == names.CONFIG_MAP)
@@ -157,7 +159,7 @@ def at(found: ConfigMap, wanted: Any) -> Revision:
     return read.current
 
 
-def given(wanted: Any) -> list[Any]:
+def manifests_of(wanted: Any) -> list[Any]:
     """The group as a manifest."""
     return [manifest(wanted)]
 
@@ -193,10 +195,10 @@ KEYED = group(
 def test_a_change_of_all_nodes_at_one_instant_is_reported(old: Any, wanted: Any, what: str) -> None:
     """The line names what cannot roll from node to node."""
     cluster = Listing((old, *CLUSTER[1:]), written=published(old))
-    planned = simulate.plan(given(wanted), cluster=cluster)
+    planned = simulate.plan(manifests_of(wanted), cluster=cluster)
     found = diff.diff_of(planned, cluster)
-    said = f"KeepalivedGroup lb/edge: all nodes change at one instant ({what}), when each is prepared"
-    assert said in diff.text(found).splitlines()
+    expected = f"KeepalivedGroup lb/edge: all nodes change at one instant ({what}), when each is prepared"
+    assert expected in diff.text(found).splitlines()
     assert diff.data(found)["together"] == [{"group": "lb/edge", "what": what}]
     assert not found.pending
 
@@ -218,7 +220,7 @@ def test_a_pending_switchover_is_no_difference(old: Any, wanted: Any, switch_at:
     assert [what for what, _ in found.diffs if "ConfigMap" in what] == []
     assert not found.switchovers
     assert ["a switchover of all nodes is already pending" in str(each) for each in found.pending] == [True]
-    back = diff.diff_of(simulate.plan(given(old), cluster=cluster), cluster)
+    back = diff.diff_of(simulate.plan(manifests_of(old), cluster=cluster), cluster)
     assert "next.conf" not in diff.text(back)
     assert back.diffs
 
@@ -229,7 +231,7 @@ def test_vrids_are_sorted_by_their_keys() -> None:
         EDGE, spec=msgspec.structs.replace(EDGE.spec, instances=Instances(mode="Shared", count=12))
     )
     cluster = Listing(CLUSTER, written=published(EDGE))
-    lines = diff.text(diff.diff_of(simulate.plan(given(many), cluster=cluster), cluster)).splitlines()
+    lines = diff.text(diff.diff_of(simulate.plan(manifests_of(many), cluster=cluster), cluster)).splitlines()
     shown = [line.partition("[")[2].partition("]")[0] for line in lines if "routerIDs[group/" in line]
     assert shown == sorted(shown)
     assert len(shown) == 12

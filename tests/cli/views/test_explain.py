@@ -25,7 +25,7 @@ from kavip.names import Reason
 from kavip.reconcile.plan import ReconcileOptions
 from kavip.snapshot import Object, Snapshot
 from tests.cli.manifest import manifest
-from tests.ipam.deciding import PREFER, REQUIRE, SHARE, ours, told
+from tests.ipam.deciding import PREFER, REQUIRE, SHARE, ours, with_reason
 from tests.support.build import group, namespace, node, pool, service
 from tests.support.manifests import ROOT
 
@@ -43,7 +43,7 @@ OPENSHIFT = Network(
 )
 
 
-def asked(subject: Any, *others: Object, options: ReconcileOptions | None = None) -> ServiceReport:
+def report_of(subject: Any, *others: Object, options: ReconcileOptions | None = None) -> ServiceReport:
     """The report about *subject* beside *others*, all from files."""
     objects = [*AROUND, *others, subject]
     return explain.explain_service(
@@ -76,7 +76,7 @@ def asked(subject: Any, *others: Object, options: ReconcileOptions | None = None
 )
 def test_each_reason_is_explained_from_files(reason: str, subject: Any, others: tuple[Any, ...]) -> None:
     """The decision is that of a cluster, in text and JSON; the exit status is 0 only where an address is assigned."""
-    found = asked(manifest(subject), *others)
+    found = report_of(manifest(subject), *others)
     assert found.decided is not None
     assert (found.decided.reason, found.status) == (reason, int(reason != "Assigned"))
     assert reason in explainoutput.text(found)
@@ -88,15 +88,15 @@ def test_external_ips_are_the_services_addresses() -> None:
     """kavip assigns none of them, but the headline says whether they are advertised."""
     subject = service("shop/web", group="lb/edge", type="ClusterIP", external_ips=["203.0.113.9"])
     has = "203.0.113.9 (spec.externalIPs)"
-    assert explainoutput.text(asked(manifest(subject), SMALL)).startswith(f"Service shop/web would have {has}\n")
+    assert explainoutput.text(report_of(manifest(subject), SMALL)).startswith(f"Service shop/web would have {has}\n")
     status = ServiceStatus(conditions=[Condition(names.ConditionType.ADVERTISED, "False", Reason.NO_MASTER)])
-    found = asked(msgspec.structs.replace(subject, status=status), SMALL)
+    found = report_of(msgspec.structs.replace(subject, status=status), SMALL)
     assert explainoutput.text(found).startswith(f"Service shop/web has {has}, and is not advertised: NoMaster\n")
     assert found.status == 0
 
 
 @st.composite
-def crowds(draw: st.DrawFn) -> tuple[Any, ...]:
+def cases_of_management(draw: st.DrawFn) -> tuple[Any, ...]:
     """A Service, and a cluster in which kavip may or may not manage it."""
     subject = service(
         "shop/web",
@@ -110,7 +110,7 @@ def crowds(draw: st.DrawFn) -> tuple[Any, ...]:
     return subject, SHOP, *draw(st.sampled_from([(), (default,)]))
 
 
-@given(crowd=crowds())
+@given(crowd=cases_of_management())
 def test_an_unmanaged_service_has_a_reason(crowd: tuple[Any, ...]) -> None:
     """There is a reason exactly where no group serves the Service, and the headline shows it."""
     subject = crowd[0]
@@ -146,7 +146,7 @@ def test_without_a_usable_group_the_advice_is_to_create_one() -> None:
 def test_an_address_that_is_requested_twice_is_removed_twice() -> None:
     """Another pool does not help while spec.loadBalancerIP requests an address of the first."""
     spare = pool("spare", "198.51.100.0/30", auto_assign=False)
-    found = asked(service("shop/web", load_balancer_ip="192.0.2.128"), SMALL, spare, TAKEN)
+    found = report_of(service("shop/web", load_balancer_ip="192.0.2.128"), SMALL, spare, TAKEN)
     assert [each.text for each in found.advice[:3]] == [
         "kubectl annotate service -n shop web --overwrite kavip.io/pool=edge",
         "other pools that would serve it: spare",
@@ -174,7 +174,7 @@ def test_reassign_is_advised_where_the_condition_names_it(make: Any, families: d
         holder = {"holds": held} if make is service else {}
         addresses = [] if make is service else [held]
         notes = {names.GROUP_ANNOTATION: "lb/edge", **wish}
-        found = asked(make("shop/web", *addresses, annotations=notes, **holder, **families), *others)
+        found = report_of(make("shop/web", *addresses, annotations=notes, **holder, **families), *others)
         assert found.decided is not None
         commands = [each.text for each in found.advice if each.is_command and names.REASSIGN_ANNOTATION in each.text]
         assert bool(commands) == (names.REASSIGN_ANNOTATION in found.decided.message), found.decided
@@ -186,21 +186,21 @@ def test_the_older_service_gets_the_last_address() -> None:
     """An address that an older Service will get is not promised to a younger one, in any order of the files."""
     old, young = (service(f"shop/{name}", created=f"2026-01-0{at}T00:00:00Z") for at, name in enumerate("ba", start=1))
     one = pool("edge", "192.0.2.128/32")
-    decided = [asked(young, one, old).decided, asked(old, one, young).decided]
+    decided = [report_of(young, one, old).decided, report_of(old, one, young).decided]
     assert [each.reason for each in decided if each] == ["PoolExhausted", "Assigned"]
 
 
 def test_a_condition_that_is_not_written_yet_is_no_success() -> None:
     """A Service of a cluster waits until kavip has written its condition; a manifest would get its address."""
     waiting = service("shop/web")
-    found = asked(waiting, SMALL)
+    found = report_of(waiting, SMALL)
     assert (found.status, found.condition, found.is_served) == (1, None, False)
     assert "kavip has not written this yet" in found.advice[-1].text
-    assert asked(manifest(waiting), SMALL).status == 0
+    assert report_of(manifest(waiting), SMALL).status == 0
 
 
 @pytest.mark.parametrize(
-    ("said", "rest"),
+    ("in_status", "rest"),
     [
         ((), ""),
         ((("Programmed", "False", "NoNodes"),), ", and is not advertised: NoNodes"),
@@ -213,34 +213,37 @@ def test_a_condition_that_is_not_written_yet_is_no_success() -> None:
     ids=["new", "no node", "on its way", "no master"],
 )
 def test_the_headline_says_where_an_address_is_not_advertised(
-    said: tuple[tuple[str, str, str], ...], rest: str
+    in_status: tuple[tuple[str, str, str], ...], rest: str
 ) -> None:
     """One node that advertises it is enough, even while others are pending."""
     holder = ours("shop/web", ["192.0.2.128"])
-    assigned = asked(holder, SMALL).decided
+    assigned = report_of(holder, SMALL).decided
     assert assigned is not None
-    more = [Condition(type=f"kavip.io/{kind}", status=status, reason=reason) for kind, status, reason in said]
+    more = [Condition(type=f"kavip.io/{kind}", status=status, reason=reason) for kind, status, reason in in_status]
     status = msgspec.structs.replace(holder.status, conditions=[assigned, *more])
-    found = asked(msgspec.structs.replace(holder, status=status), SMALL)
+    found = report_of(msgspec.structs.replace(holder, status=status), SMALL)
     assert explainoutput.text(found).splitlines()[0] == f"Service shop/web has 192.0.2.128 (Assigned){rest}"
-    told = {kind.lower(): {"status": status, "reason": reason, "message": ""} for kind, status, reason in said}
-    assert {"programmed": None, "advertised": None, **told}.items() <= explainoutput.data(found).items()
+    expected = {kind.lower(): {"status": status, "reason": reason, "message": ""} for kind, status, reason in in_status}
+    assert {"programmed": None, "advertised": None, **expected}.items() <= explainoutput.data(found).items()
 
 
 def test_the_other_conditions_are_shown() -> None:
     """An assigned address may not be advertised by any node."""
-    said = [("Programmed", "True", "Programmed", "on all"), ("Advertised", "False", "NoMaster", "no node holds it")]
-    conditions = [Condition(type=f"kavip.io/{kind}", status=a, reason=b, message=c) for kind, a, b, c in said]
+    in_status = [
+        ("Programmed", "True", "Programmed", "on all"),
+        ("Advertised", "False", "NoMaster", "no node holds it"),
+    ]
+    conditions = [Condition(type=f"kavip.io/{kind}", status=a, reason=b, message=c) for kind, a, b, c in in_status]
     mine = service("shop/web", holds=["192.0.2.128"])
     mine = msgspec.structs.replace(mine, status=msgspec.structs.replace(mine.status, conditions=conditions))
-    text = explainoutput.text(asked(mine, SMALL))
+    text = explainoutput.text(report_of(mine, SMALL))
     assert "  programmed   True Programmed: on all\n  advertised   False NoMaster: no node holds it\n" in text
 
 
 def test_refusals_of_admission_are_shown() -> None:
     """A valid request with a bad annotation gets no address, because the Service is refused."""
     bad = {names.VERBATIM_ANNOTATION: "{", names.GROUP_ANNOTATION: "lb/edge"}
-    found = asked(manifest(service("shop/web", annotations=bad)), SMALL)
+    found = report_of(manifest(service("shop/web", annotations=bad)), SMALL)
     assert found.decided is not None
     assert (found.decided.status, found.status) == ("True", 1)
     assert found.refused[0].startswith(f"metadata.annotations[{names.VERBATIM_ANNOTATION}]: ")
@@ -264,17 +267,17 @@ def test_a_similar_service_is_suggested(key: str, meant: str) -> None:
 
 def test_a_service_that_was_left_to_an_invisible_platform() -> None:
     """With --ipam never, or without the right to read the platform, kavip's own condition counts."""
-    left = told(service("shop/web"), Reason.LEFT_TO_PLATFORM, "Unknown")
-    found = asked(left, SMALL)
+    left = with_reason(service("shop/web"), Reason.LEFT_TO_PLATFORM, "Unknown")
+    found = report_of(left, SMALL)
     assert (found.decided, found.status, found.explanation) == (found.condition, 1, None)
     assert explainoutput.text(found).startswith("Service shop/web is left to another controller: LeftToPlatform")
-    assert asked(left, SMALL, OPENSHIFT).decided != found.condition, "a visible platform decides"
+    assert report_of(left, SMALL, OPENSHIFT).decided != found.condition, "a visible platform decides"
 
 
 def test_the_text_of_many_pools_is_bounded() -> None:
     """The pool that gives the address is always shown; the rest is counted, and JSON has all."""
     pools = [pool(f"p{at:03}", f"10.0.{at}.0/32", service_selector=CLOSED) for at in range(100)]
-    found = asked(manifest(service("shop/web")), *pools, pool("z", "192.0.2.128/32"))
+    found = report_of(manifest(service("shop/web")), *pools, pool("z", "192.0.2.128/32"))
     text = explainoutput.text(found)
     assert len(text.splitlines()) < 100
     assert "  101. z" in text
@@ -284,9 +287,19 @@ def test_the_text_of_many_pools_is_bounded() -> None:
 
 def test_external_ips_alone_request_no_address() -> None:
     """kavip serves them and writes no condition about addresses."""
-    found = asked(service("shop/web", type="ClusterIP", group="lb/edge", external_ips=["192.0.2.128"]), SMALL)
+    found = report_of(service("shop/web", type="ClusterIP", group="lb/edge", external_ips=["192.0.2.128"]), SMALL)
     assert (found.status, found.decided) == (0, None)
     assert "AddressAssigned" not in explainoutput.text(found)
+
+
+def test_the_number_of_addresses_is_shown() -> None:
+    """With the number that is missing; the exit status is that of a Service that waits."""
+    found = report_of(service("shop/web", annotations={names.COUNT_ANNOTATION: "3"}), SMALL)
+    text = explainoutput.text(found)
+    assert found.status == 1
+    assert "requests     3 addresses per family, IPv4; any pool" in text
+    assert "2 of 3 IPv4 addresses: pool edge has no more" in text
+    assert (explainoutput.data(found)["asks"] or {})["count"] == 3
 
 
 def test_control_characters_of_a_status_are_escaped() -> None:
@@ -294,7 +307,7 @@ def test_control_characters_of_a_status_are_escaped() -> None:
     subject = ours("shop/web", ["192.0.2.128"])
     written = [msgspec.structs.replace(each, message="a\x1b[2J\r\nb\u202e") for each in subject.status.conditions or ()]
     status = msgspec.structs.replace(subject.status, conditions=written)
-    found = asked(msgspec.structs.replace(subject, status=status), SMALL)
+    found = report_of(msgspec.structs.replace(subject, status=status), SMALL)
     assert r"a\x1b[2J  b\u202e" in explainoutput.text(found)
     assert all(line.isprintable() for line in explainoutput.text(found).split("\n"))
 
@@ -303,7 +316,7 @@ def test_a_service_that_is_being_deleted() -> None:
     """Nothing is decided for it, and a note says that it keeps its addresses."""
     subject = ours("shop/web", ["192.0.2.128"])
     leaving = msgspec.structs.replace(subject.metadata, deletion_timestamp="2026-01-02T00:00:00Z")
-    found = asked(msgspec.structs.replace(subject, metadata=leaving), SMALL)
+    found = report_of(msgspec.structs.replace(subject, metadata=leaving), SMALL)
     assert (found.explanation, found.notes) == (None, ("it is being deleted; it holds its addresses until it is gone",))
 
 

@@ -91,11 +91,11 @@ def test_image_and_password() -> None:
     (mount,) = [each for each in body["spec"]["volumes"] if each["name"].startswith("password-")]
     folder = f"/etc/kavip/{GROUP}/password/{mount['name'].removeprefix('password-')}"
     assert mount["hostPath"] == {"path": folder, "type": "DirectoryOrCreate"}
-    told = render(text, "--static", *NODES).stderr
-    assert "the pods run kavip:latest: name the image" in told
+    messages_ = render(text, "--static", *NODES).stderr
+    assert "the pods run kavip:latest: name the image" in messages_
     assert "--image" not in render(text, "--static", *NODES, "--image=registry.example/kavip:1").stderr
-    assert f"kube-system/api: needs {folder}/password: key password of Secret vrrp, for root alone\n" in told
-    assert f"needs /etc/kavip/{GROUP}/ca/api.crt: key ca.crt of ConfigMap kube-root-ca.crt\n" in told
+    assert f"kube-system/api: needs {folder}/password: key password of Secret vrrp, for root alone\n" in messages_
+    assert f"needs /etc/kavip/{GROUP}/ca/api.crt: key ca.crt of ConfigMap kube-root-ca.crt\n" in messages_
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ class Systemd:
         return started
 
     def state(self) -> dict[str, object]:
-        """What the agent tells; nothing while it does not answer."""
+        """The state that the agent reports; empty while it does not answer."""
         answer = b""
         try:
             with connected(self.host.netns, self.host.ipv4, PORT) as connection:
@@ -215,7 +215,7 @@ def one_of(holders: Callable[[], list[str]]) -> str:
 
 @pytest.mark.netns
 def test_the_units_keep_a_vip_on_a_node_that_is_well(segment: MakeSegment, tmp_path: Path) -> None:
-    """No API is there at all: the VIP is where the API server of the node answers, and follows when it does not."""
+    """There is no API server for kavip: the VIP is on a node whose API server answers, and moves when it does not."""
     lan = segment(nodes=2)
     text = EXAMPLE.replace("https://$(NODE_IP):6443/readyz", "http://127.0.0.1:6443/readyz")
     text = text.replace("      caFrom: {name: kube-root-ca.crt}\n", "")

@@ -14,7 +14,7 @@ from kavip.api.service import Service
 from kavip.cli.views.status import VirtualIPRow, report
 from kavip.cli.views.statusoutput import output, text
 from kavip.snapshot import Object
-from tests.reconcile.service.planning import told
+from tests.reconcile.service.planning import with_condition
 from tests.support import build
 
 GROUP = "lb/edge"
@@ -24,7 +24,9 @@ def served(key: str, *vips: str, reason: str = "Master", **more: Any) -> Service
     """A Service that has its addresses, with the *reason* of Advertised."""
     service = build.service(key, group=GROUP, holds=vips, **more)
     status = "True" if reason == "Master" else "False"
-    return told(service, names.ConditionType.ADVERTISED, status, reason, message="" if reason == "Master" else "why")
+    return with_condition(
+        service, names.ConditionType.ADVERTISED, status, reason, message="" if reason == "Master" else "why"
+    )
 
 
 def instance(name: str, number: int, node: str = "n1", *, family: int = 4) -> InstanceStatus:
@@ -85,7 +87,7 @@ def test_services_that_share_an_address_have_the_same_node() -> None:
 
 def test_the_first_false_condition_is_shown() -> None:
     """The row has its reason and message, and the exit status is 1."""
-    waits = told(
+    waits = with_condition(
         build.service("shop/late", group=GROUP),
         names.ConditionType.ADDRESS_ASSIGNED,
         "False",
@@ -175,15 +177,37 @@ def test_a_held_vip_with_the_policy_local_shows_its_condition() -> None:
     dropped = "node n1 holds 192.0.2.130; connections to it are dropped: no node has a ready endpoint"
     web = build.service("shop/web", group=GROUP, holds=("192.0.2.130",), external_traffic_policy="Local")
     api = build.service("shop/api", group=GROUP, holds=("192.0.2.131",))
-    web = told(web, names.ConditionType.ADVERTISED, "True", "Master", message=dropped)
+    web = with_condition(web, names.ConditionType.ADVERTISED, "True", "Master", message=dropped)
     both = "node n1 holds 192.0.2.131; node n2 holds 192.0.2.132"
-    api = told(api, names.ConditionType.ADVERTISED, "True", "Master", message=both)
+    api = with_condition(api, names.ConditionType.ADVERTISED, "True", "Master", message=both)
     found = report([edge, web, api])
     assert [(each.state, each.message) for each in found.virtual_ips] == [
         ("Master", dropped),
         ("Master", ""),
     ]
     assert found.status == 0
+
+
+def test_each_node_shows_its_share() -> None:
+    """Of all VIPs of its groups; a shared address counts once, and a VIP that no node holds counts too."""
+    ids = {"shop/web/192.0.2.130": 7, "shop/web/192.0.2.131": 8, "shop/api": 9}
+    edge = group(*(instance(name, number) for name, number in list(ids.items())[:2]), ids=ids)
+    web = served("shop/web", "192.0.2.130", "192.0.2.131")
+    objects: list[Object] = [
+        edge,
+        web,
+        served("shop/api", "192.0.2.132"),
+        served("shop/tls", "192.0.2.132"),
+        build.node("n2"),
+    ]
+    found = report(objects)
+    assert [(each.node, each.virtual_ips, each.group_virtual_ips) for each in found.nodes] == [
+        ("n1", 2, 3),
+        ("n2", 0, 3),
+    ]
+    lines = [line.split() for line in text(found).splitlines() if line.startswith("n")]
+    assert [line[2:4] for line in lines] == [["2", "67%"], ["0", "0%"]]
+    assert text(report([group(ids={}), build.node("n2")])).splitlines()[-1].split()[2:4] == ["0", "-"]
 
 
 def test_a_cordoned_node_is_marked() -> None:
@@ -211,7 +235,8 @@ def test_programs_read_one_object(form: str) -> None:
     assert sorted(found) == ["groups", "nodes", "notes", "pools", "virtualIPs"]
     assert found["virtualIPs"][0]["service"] == "shop/web"
     assert found["notes"] == ["a note"]
-    assert found["nodes"] == [{"node": "n1", "ready": None, "groups": [GROUP], "virtualIPs": 1, "cordoned": False}]
+    counts = {"virtualIPs": 1, "groupVirtualIPs": 1}
+    assert found["nodes"] == [{"node": "n1", "ready": None, "groups": [GROUP], "cordoned": False, **counts}]
 
 
 def test_control_characters_of_a_status_are_escaped() -> None:
@@ -226,7 +251,7 @@ def test_control_characters_of_a_status_are_escaped() -> None:
 def test_a_vip_of_a_hidden_group_has_the_state_of_its_service() -> None:
     """Where the user may not read the group, the condition of the Service names the master."""
     web = build.service("shop/web", group=GROUP, holds=("192.0.2.128",))
-    web = told(web, names.ConditionType.ADVERTISED, "True", "Master", message="node n1 holds 192.0.2.128")
+    web = with_condition(web, names.ConditionType.ADVERTISED, "True", "Master", message="node n1 holds 192.0.2.128")
     (found,) = report([web]).virtual_ips
     assert (found.state, found.message) == ("Master", "node n1 holds 192.0.2.128")
     assert report([web]).status == 0
