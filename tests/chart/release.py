@@ -13,7 +13,7 @@ from hack.testbed.process import wait_for
 from kavip import names
 from kavip.kube.client import Client
 from kavip.pki import certificates
-from kavip.pki.trustbundle import encode_pem
+from kavip.pki.trustbundle import encode_pem, parse_bundle
 from kavip.webhook.certs.cabundle import CABundleInjector
 from tests.support import manifests
 
@@ -29,13 +29,23 @@ def rendered(helm: Helm, *settings: str, namespace: str = manifests.NAMESPACE) -
 
 
 def environment(objects: list[manifests.Object]) -> dict[str, Any]:
-    """The environment of kavip's container."""
-    (container,) = manifests.only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
-    return {each["name"]: each.get("value", each.get("valueFrom")) for each in container["env"]}
+    """The environment of kavip's containers, which agree on what they share."""
+    found: dict[str, Any] = {}
+    for pod in pods(objects):
+        (container,) = pod["spec"]["containers"]
+        one = {each["name"]: each.get("value", each.get("valueFrom")) for each in container["env"]}
+        assert {name: found.get(name, value) for name, value in one.items()} == one
+        found |= one
+    return found
+
+
+def pods(objects: list[manifests.Object]) -> list[manifests.Object]:
+    """The pod templates of the Deployments."""
+    return [each["spec"]["template"] for each in objects if each["kind"] == "Deployment"]
 
 
 def serve_kinds(server: ControlPlane) -> None:
-    """Let *server* serve every foreign kind that the chart knows; a kind is established first and served later."""
+    """Let *server* serve every foreign kind that the chart uses; a kind is established first and served later."""
     server.kubectl("create", f"--filename={manifests.FOREIGN_CRDS}")
     wait_served(
         server, *(each["spec"]["names"]["kind"] for each in manifests.parsed(manifests.FOREIGN_CRDS.read_text()))
@@ -87,13 +97,13 @@ def write_bundles(server: ControlPlane) -> None:
 
     async def publish() -> None:
         async with Client.from_settings(str(server.kubeconfig)) as client:
-            await CABundleInjector(client, "kavip").publish(CA)
+            await CABundleInjector(client, "kavip").publish(lambda _: parse_bundle(CA))
 
     asyncio.run(publish())
 
 
-def get(server: ControlPlane, kind: str) -> manifests.Object:
-    """The object of *kind* called kavip."""
+def get(server: ControlPlane, kind: str, name: str = "kavip") -> manifests.Object:
+    """The object of *kind* called *name*, in kavip's namespace."""
     namespace = f"--namespace={manifests.NAMESPACE}"
-    found: manifests.Object = json.loads(server.kubectl("get", kind, "kavip", namespace, "--output=json").stdout)
+    found: manifests.Object = json.loads(server.kubectl("get", kind, name, namespace, "--output=json").stdout)
     return found

@@ -20,6 +20,7 @@ ASKING = "--set=webhook.failurePolicy.validating=Ignore"
 """No webhook answers in these tests, so without this no group or pool could be created."""
 SERVER_SIDE, CLIENT_SIDE = "--server-side=true", "--server-side=false"
 """How Helm 4 writes, and how Helm 3 did."""
+DEPLOYMENT = "kavip-webhook"
 STATUS = {"loadBalancer": {"ingress": [{"ip": "192.0.2.129", "ipMode": "VIP"}]}}
 
 
@@ -35,11 +36,11 @@ def test_a_release_lives_and_dies(helm: Helm, server: ControlPlane, manner: str)
     users = of_users(server)
 
     helm("upgrade", *RELEASE, "--set=logLevel=debug", manner, kubeconfig=server.kubeconfig)
-    assert environment([get(server, "deployment")])["KAVIP_LOG_LEVEL"] == "debug"
+    assert environment([get(server, "deployment", DEPLOYMENT)])["KAVIP_LOG_LEVEL"] == "debug"
     assert policies(server) == {"Ignore", "Fail"}
     assert bundles(server) == {BUNDLE}
     helm("rollback", "kavip", "1", NAMESPACE, manner, kubeconfig=server.kubeconfig)
-    assert environment([get(server, "deployment")])["KAVIP_LOG_LEVEL"] == "info"
+    assert environment([get(server, "deployment", DEPLOYMENT)])["KAVIP_LOG_LEVEL"] == "info"
     assert policies(server) == {"Ignore"}
     assert bundles(server) == {BUNDLE}
 
@@ -139,10 +140,12 @@ def policies(server: ControlPlane) -> set[str]:
 
 def of_users(server: ControlPlane) -> dict[str, Any]:
     """The objects that must outlive kavip: groups, pools, and Services with their addresses."""
-    listed = server.kubectl("get", "keepalivedgroups,vippools,services", "--namespace=default", "--output=json").stdout
-    named = {f"{each['kind']} {each['metadata']['name']}": each for each in json.loads(listed)["items"]}
-    named.pop("Service kubernetes", None)  # created by the API server at some time
-    return named
+    listed = server.kubectl("get", "keepalivedgroups,vippools,services", "--all-namespaces", "--output=json").stdout
+    return {
+        f"{each['kind']} {each['metadata']['name']}": each
+        for each in json.loads(listed)["items"]
+        if each["metadata"]["name"] not in ("kubernetes", "kavip-webhook")
+    }
 
 
 def of_the_release(server: ControlPlane) -> list[str]:

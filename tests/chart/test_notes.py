@@ -20,25 +20,25 @@ def test_ignored_groups_are_named(helm: Helm, server: ControlPlane) -> None:
         done = helm("upgrade", "--install", *RELEASE, ASKING, *settings, kubeconfig=server.kubeconfig)
         return done.stdout
 
-    told = upgrade("--set=groupNamespaces={lb}")
-    assert "GROUPS ARE IGNORED" not in told
-    assert ("Then create a pool and a group" in told, "-- kavip status" in told) == (True, True)
+    notes = upgrade("--set=groupNamespaces={default}")
+    assert "GROUPS ARE IGNORED" not in notes
+    assert ("Then create a pool and a group" in notes, "-- kavip status" in notes) == (True, True)
     wait_served(server)
     server.kubectl("create", f"--kustomize={manifests.CONFIG / 'samples'}")
     assert "GROUPS ARE IGNORED" not in upgrade()
     assert "GROUPS ARE IGNORED" not in upgrade("--set=groupNamespaces={default,lb}")
-    told = upgrade("--set=groupNamespaces={lb}")
+    notes = upgrade("--set=groupNamespaces={default}")
     assert (
-        "GROUPS ARE IGNORED: groupNamespaces is lb, and these KeepalivedGroups are in other namespaces:\n  default/"
-        in told
+        "GROUPS ARE IGNORED: groupNamespaces is default, and these KeepalivedGroups are in other namespaces:\n  lb/"
+        in notes
     )
-    assert "THE PODS OF THE GROUP STILL HOLD THE VIPS" in told
-    assert ("Then create a pool and a group" in told, "-- kavip status" in told) == (
+    assert "THE PODS OF THE GROUP STILL HOLD THE VIPS" in notes
+    assert ("Then create a pool and a group" in notes, "-- kavip status" in notes) == (
         False,
         True,
     )  # the samples have pools
-    assert "--set groupNamespaces='{lb,default}'" in told
-    assert "  kubectl --namespace default delete keepalivedgroup " in told
+    assert "--set groupNamespaces='{default,lb}'" in notes
+    assert "  kubectl --namespace lb delete keepalivedgroup " in notes
 
 
 def test_missing_certificates_are_reported(helm: Helm, server: ControlPlane) -> None:

@@ -8,7 +8,7 @@ from hack.testbed.controlplane import ControlPlane
 from kavip.api.group import CaFrom, Check, GroupSpec, KeepalivedGroup
 from kavip.api.meta import Metadata
 from kavip.reconcile.group import manifests
-from tests.chart.release import RELEASE, Helm, rendered, serve_kinds
+from tests.chart.release import RELEASE, Helm, pods, rendered, serve_kinds
 from tests.support.manifests import only
 
 pytestmark = pytest.mark.chart
@@ -55,9 +55,10 @@ def test_accounts_that_are_named_may_use_it(helm: Helm) -> None:
 
 def test_own_pods_run_as_the_namespace_says(helm: Helm) -> None:
     """No user is set, because each namespace has its own range; root is still refused."""
-    context = only(rendered(helm, ON), "Deployment")["spec"]["template"]["spec"]["securityContext"]
-    assert "runAsUser" not in context
-    assert context["runAsNonRoot"] is True
+    for pod in pods(rendered(helm, ON)):
+        context = pod["spec"]["securityContext"]
+        assert "runAsUser" not in context
+        assert context["runAsNonRoot"] is True
 
 
 @pytest.mark.apiserver
@@ -74,15 +75,16 @@ def test_the_kind_decides(helm: Helm, server: ControlPlane) -> None:
     )
     assert sorted(made.stdout.split()) == [
         "podmonitor.monitoring.coreos.com/kavip",
-        "rolebinding.rbac.authorization.k8s.io/kavip",
+        "rolebinding.rbac.authorization.k8s.io/kavip-controller",
         "rolebinding.rbac.authorization.k8s.io/kavip-node-default",
+        "rolebinding.rbac.authorization.k8s.io/kavip-webhook",
         "securitycontextconstraints.security.openshift.io/kavip-node",
         "servicemonitor.monitoring.coreos.com/kavip",
     ]
     may = "use", "securitycontextconstraints.security.openshift.io/kavip-node", "--namespace=lb"
-    for account, answer in (("lb:default", "yes"), ("kavip:default", "no"), ("kavip:kavip", "no")):
-        asked = server.kubectl("auth", "can-i", *may, f"--as=system:serviceaccount:{account}", check=False)
-        assert asked.stdout.strip() == answer, account
+    for account, answer in (("lb:default", "yes"), ("kavip:default", "no"), ("kavip:kavip-controller", "no")):
+        result = server.kubectl("auth", "can-i", *may, f"--as=system:serviceaccount:{account}", check=False)
+        assert result.stdout.strip() == answer, account
 
 
 def added(contexts: list[dict[str, Any]]) -> set[str]:

@@ -43,7 +43,7 @@ STATUS = {
 
 
 @pytest.fixture(params=[HELM, OLM])
-def operated(server: ControlPlane, request: pytest.FixtureRequest) -> ControlPlane:
+def operator_plane(server: ControlPlane, request: pytest.FixtureRequest) -> ControlPlane:
     """A control plane with keepalived-operator, installed by Helm or by OLM."""
     by = f"--field-manager={request.param}"
     server.kubectl("create", by, f"--filename={HERE / 'crd.yaml'}")
@@ -54,9 +54,9 @@ def operated(server: ControlPlane, request: pytest.FixtureRequest) -> ControlPla
     return server
 
 
-def test_an_existing_crd_is_not_overwritten(helm: Helm, operated: ControlPlane) -> None:
+def test_an_existing_crd_is_not_overwritten(helm: Helm, operator_plane: ControlPlane) -> None:
     """Without an option for the existing CRD, helm refuses to install."""
-    done = helm("install", *RELEASE, kubeconfig=operated.kubeconfig, check=False)
+    done = helm("install", *RELEASE, kubeconfig=operator_plane.kubeconfig, check=False)
     assert done.returncode
     assert "cannot be imported into the current release" in done.stderr
 
@@ -66,24 +66,24 @@ def test_an_existing_crd_is_not_overwritten(helm: Helm, operated: ControlPlane) 
     [["--take-ownership", "--force-conflicts"], ["--take-ownership", "--server-side=false"], []],
     ids=["server-side", "as-helm-3", "without-definitions"],
 )
-def test_nothing_of_it_is_changed(helm: Helm, operated: ControlPlane, flags: list[str]) -> None:
+def test_nothing_of_it_is_changed(helm: Helm, operator_plane: ControlPlane, flags: list[str]) -> None:
     """
     For each way of installing kavip, groups, Services, Lease and DaemonSet are unchanged; the notes have the next step.
     """
-    before = found(operated)
-    definitions = operated.kubectl("get", "crd", GROUP, "--output=json").stdout
+    before = found(operator_plane)
+    definitions = operator_plane.kubectl("get", "crd", GROUP, "--output=json").stdout
     crds = [] if flags else ["--set=crds.install=false"]
-    done = helm("install", *RELEASE, *flags, *crds, kubeconfig=operated.kubeconfig)
-    assert found(operated) == before
+    done = helm("install", *RELEASE, *flags, *crds, kubeconfig=operator_plane.kubeconfig)
+    assert found(operator_plane) == before
     assert "scale deployment keepalived-operator-controller-manager --replicas=0" in done.stdout
     assert "held in namespace keepalived-operator by keepalived-operator-controller-manager-6c9f_1" in done.stdout
 
-    after = operated.kubectl("get", "crd", GROUP, "--output=json").stdout
+    after = operator_plane.kubectl("get", "crd", GROUP, "--output=json").stdout
     assert (after == definitions) is (not flags)
     assert ("files/crds/vippools.kavip.io.yaml" in done.stdout) is (not flags)
     if flags:
-        helm("uninstall", "kavip", f"--namespace={manifests.NAMESPACE}", kubeconfig=operated.kubeconfig)
-        assert found(operated) == before, "who gives kavip up has everything that he had"
+        helm("uninstall", "kavip", f"--namespace={manifests.NAMESPACE}", kubeconfig=operator_plane.kubeconfig)
+        assert found(operator_plane) == before, "after the removal of kavip the objects are those of before"
 
 
 def test_a_definition_of_helm_is_taken_over_without_force(helm: Helm, server: ControlPlane) -> None:
@@ -127,16 +127,16 @@ def test_the_old_definition_is_enough(server: ControlPlane, kavip: Process) -> N
     server.kubectl("create", "--filename=-", input=json.dumps(NODE))
     server.kubectl("create", f"--kustomize={manifests.CONFIG / 'samples'}")
     for subject, field, value in (
-        ("service/web", "{.status.loadBalancer.ingress[0].ip}", "192.0.2.129"),
-        ("daemonset/edge", "{.metadata.name}", "edge"),
-        ("configmap/edge", "{.metadata.labels.keepalivedGroup}", "edge"),
-        ("keepalivedgroup/edge", "{.status.routerIDs.default/shop}", "1"),
-        ("keepalivedgroup/edge", "{.status.conditions[?(@.type=='ReconcileSuccess')].status}", "True"),
+        ("-ndefault service/web", "{.status.loadBalancer.ingress[0].ip}", "192.0.2.129"),
+        ("-nlb daemonset/edge", "{.metadata.name}", "edge"),
+        ("-nlb configmap/edge", "{.metadata.labels.keepalivedGroup}", "edge"),
+        ("-nlb keepalivedgroup/edge", "{.status.routerIDs.default/shop}", "1"),
+        ("-nlb keepalivedgroup/edge", "{.status.conditions[?(@.type=='ReconcileSuccess')].status}", "True"),
     ):
-        asked = ["get", subject, f"--output=jsonpath={field}"]
-        wait_for(f"{subject} {field} is {value}", partial(says, server, asked, value), timeout=150, interval=0.5)
+        command = ["get", *subject.split(), f"--output=jsonpath={field}"]
+        wait_for(f"{subject} {field} is {value}", partial(says, server, command, value), timeout=150, interval=0.5)
 
 
-def says(server: ControlPlane, asked: list[str], value: str) -> bool:
+def says(server: ControlPlane, command: list[str], value: str) -> bool:
     """Whether kubectl prints *value*."""
-    return server.kubectl(*asked, check=False).stdout == value
+    return server.kubectl(*command, check=False).stdout == value

@@ -7,7 +7,7 @@ import pytest
 from hack.testbed.place import run
 from hack.testbed.programs import Programs
 from kavip.admission import registration
-from tests.chart.release import Helm, environment, rendered
+from tests.chart.release import Helm, environment, pods, rendered
 from tests.support import manifests
 from tests.test_manifests import normal
 
@@ -25,10 +25,12 @@ class TestRendering:
         helm("lint", "--strict", str(manifests.CHART))
 
     @pytest.mark.parametrize(
-        ("base", "settings"), [("default", []), ("openshift", ["openshift.enabled=true"])], ids=["default", "openshift"]
+        ("base", "settings"),
+        [("default", []), ("openshift", ["openshift.enabled=true"]), ("metrics", ["metrics.secure=true"])],
+        ids=["default", "openshift", "metrics"],
     )
     def test_it_is_what_config_says(self, helm: Helm, programs: Programs, base: str, settings: list[str]) -> None:
-        """The chart equals config/default or config/openshift, except for the namespace and Helm's labels."""
+        """The chart equals a folder of config, except for the namespace and Helm's labels."""
         kustomized = manifests.parsed(run([programs["kubectl"], "kustomize", str(manifests.CONFIG / base)]).stdout)
         expected = {key(each): comparable(each) for each in kustomized if each["kind"] != "Namespace"}
         found = {key(each): comparable(each) for each in rendered(helm, *settings) if not hook_of(each)}
@@ -104,26 +106,6 @@ class TestRendering:
         assert [each["secretName"] for each in leaf] == (["tls"] if mode == "cert-manager" else [])
 
     @pytest.mark.parametrize(
-        ("mode", "writes", "secrets"),
-        [
-            ("self", True, {("kavip-webhook-ca", "get list watch patch"), ("", "create")}),
-            ("provided", True, {("tls", "list watch")}),
-            ("cert-manager", False, {("tls", "list watch")}),
-            ("service-ca", False, {("tls", "list watch")}),
-        ],
-    )
-    def test_rights_are_those_of_the_mode(
-        self, helm: Helm, mode: str, writes: bool, secrets: set[tuple[str, str]]
-    ) -> None:
-        """kavip may write a Secret only if it is the CA, and caBundle only if it injects it."""
-        objects = rendered(helm, f'certs={{"mode":"{mode}","secretName":"tls"}}')
-        rules = [rule for kind in ("ClusterRole", "Role") for rule in manifests.only(objects, kind, "kavip")["rules"]]
-        (configurations,) = [rule for rule in rules if "validatingwebhookconfigurations" in rule["resources"]]
-        assert ("patch" in configurations["verbs"]) is writes
-        found = [rule for rule in rules if "secrets" in rule["resources"]]
-        assert {(*rule.get("resourceNames", [""]), " ".join(rule["verbs"])) for rule in found} == secrets
-
-    @pytest.mark.parametrize(
         ("setting", "variable", "value"),
         [
             ('ipam="never"', "KAVIP_IPAM", "never"),
@@ -142,6 +124,7 @@ class TestRendering:
             ("agent.probeInterval=9", "KAVIP_PROBE_INTERVAL", "9"),
             ('metrics.host="::1"', "KAVIP_METRICS_HOST", "::1"),
             ("metrics.port=8090", "KAVIP_METRICS_PORT", "8090"),
+            ("metrics.secure=true", "KAVIP_METRICS_SECURE", "true"),
             ('probes.host="::1"', "KAVIP_PROBE_HOST", "::1"),
             ("probes.port=8091", "KAVIP_PROBE_PORT", "8091"),
             ('logLevel="debug"', "KAVIP_LOG_LEVEL", "debug"),
@@ -159,6 +142,7 @@ class TestRendering:
         ("setting", "path"),
         [
             ("colour=1", "colour"),
+            ('topology="three"', "topology"),
             ("webhook.colour=1", "colour"),
             ('ipam="sometimes"', "ipam"),
             ('agent.allowedCIDRs=["everybody"]', "agent/allowedCIDRs"),
@@ -180,6 +164,38 @@ class TestRendering:
         assert done.returncode
         assert path in done.stderr
 
+    @pytest.mark.parametrize("topology", ["split", "combined"])
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            (["metrics.port=8081"], "metrics.port and probes.port are both 8081: want different ports"),
+            (["probes.port=9443"], "webhook.port and probes.port are both 9443: want different ports"),
+            (
+                ["webhook.hostNetwork=true", "agent.port=9443"],
+                "webhook.port and agent.port are both 9443: want different ports",
+            ),
+            (['groupNamespaces=["lb","kube-system"]'], "groupNamespaces: kube-system: kavip writes nothing there"),
+        ],
+    )
+    def test_values_that_exclude_each_other_are_named(
+        self, helm: Helm, topology: str, settings: list[str], message: str
+    ) -> None:
+        """The chart fails with the paths of the values, before anything is created."""
+        values = [argument for each in settings for argument in ("--set-json", each)]
+        chosen = ("template", "kavip", str(manifests.CHART), f"--set=topology={topology}")
+        done = helm(*chosen, *values, check=False)
+        assert done.returncode
+        assert message in done.stderr
+
+    @pytest.mark.parametrize(
+        "settings",
+        [["agent.port=9443"], ['groupNamespaces=["kube-system"]', "policies.enabled=false"]],
+        ids=["agents in a network of their own", "no policies"],
+    )
+    def test_values_that_only_look_alike_are_accepted(self, helm: Helm, settings: list[str]) -> None:
+        """Without the host network, agents do not share ports with kavip; without policies, kavip writes anywhere."""
+        assert rendered(helm, *settings)
+
     @pytest.mark.parametrize("mode", ["provided", "cert-manager", "service-ca"])
     @pytest.mark.parametrize("name", ["123", "1e3", "true", "null"])
     def test_a_name_that_yaml_takes_for_something_else_stays_a_name(self, helm: Helm, mode: str, name: str) -> None:
@@ -192,24 +208,7 @@ class TestRendering:
         )
         assert odd == json.loads(json.dumps(usual).replace("usual-name", name))
 
-    def test_the_host_network_is_rolled_out_in_place(self, helm: Helm) -> None:
-        """In the host network a pod must stop before its successor starts: both have the same ports."""
-        spec = manifests.only(rendered(helm, "webhook.hostNetwork=true"), "Deployment")["spec"]
-        assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
-        assert spec["template"]["spec"]["hostNetwork"] is True
-
-    def test_one_replica_can_be_drained(self, helm: Helm) -> None:
-        """A single replica has no PodDisruptionBudget that would block the drain of its node."""
-        assert not [each for each in rendered(helm, "replicaCount=1") if each["kind"] == "PodDisruptionBudget"]
-
-    def test_the_policy_lets_in_what_is_served(self, helm: Helm) -> None:
-        """The NetworkPolicy has the ports of the container."""
-        objects = rendered(helm, "networkPolicy.enabled=true")
-        (rule,) = manifests.only(objects, "NetworkPolicy")["spec"]["ingress"]
-        (container,) = manifests.only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
-        assert [each["port"] for each in rule["ports"]] == [each["name"] for each in container["ports"]]
-
-    def test_pods_are_placed_as_told(self, helm: Helm) -> None:
+    def test_pods_are_placed_by_the_values(self, helm: Helm) -> None:
         """Values for pods are in the pod template."""
         pod = {
             "nodeSelector": {"kubernetes.io/os": "linux"},
@@ -219,8 +218,8 @@ class TestRendering:
             "imagePullSecrets": [{"name": "pull"}],
         }
         objects = rendered(helm, *(f"{name}={json.dumps(value)}" for name, value in pod.items()))
-        spec = manifests.only(objects, "Deployment")["spec"]["template"]["spec"]
-        assert {name: spec[name] for name in pod} == pod
+        for found in pods(objects):
+            assert {name: found["spec"][name] for name in pod} == pod
 
 
 def hook_of(subject: manifests.Object) -> str:
@@ -244,6 +243,9 @@ def comparable(subject: manifests.Object) -> manifests.Object:
     if subject["kind"] == "CustomResourceDefinition":
         labels = {}
     result = {**subject, "metadata": {**metadata, "labels": labels, "annotations": annotations}}
+    if result["kind"] == "Deployment":
+        for container in result["spec"]["template"]["spec"]["containers"]:
+            container["env"].sort(key=lambda each: each["name"])  # a patch of kustomize's changes the order
     if "webhooks" in result:
         result["webhooks"] = normal(result["webhooks"])
     return result

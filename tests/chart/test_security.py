@@ -6,21 +6,22 @@ import pytest
 
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.place import Result
-from tests.chart.release import RELEASE, Helm, rendered
+from tests.chart.release import RELEASE, Helm, pods, rendered
 from tests.support import manifests
 
 pytestmark = [pytest.mark.chart, pytest.mark.apiserver]
 
 
 def test_own_pods_are_restricted(helm: Helm, server: ControlPlane) -> None:
-    """The pods of the Deployment and of `helm test` are accepted in a namespace with the level `restricted`."""
+    """The pods of the Deployments and of `helm test` are accepted in a namespace with the level `restricted`."""
     helm("install", *RELEASE, "--set=crds.install=false", kubeconfig=server.kubeconfig)
     server.kubectl("label", "namespace", manifests.NAMESPACE, "pod-security.kubernetes.io/enforce=restricted")
     for name in ("kavip-test", "default"):
         server.kubectl("create", "serviceaccount", name, f"--namespace={manifests.NAMESPACE}", check=False)
     for setting in ("openshift.enabled=false", "openshift.enabled=true"):
         objects = rendered(helm, setting)
-        create(server, manifests.only(objects, "Deployment")["spec"]["template"]["spec"])
+        for pod in pods(objects):
+            create(server, pod["spec"])
         create(server, manifests.only(objects, "Pod")["spec"])
     loose = create(server, {"containers": [{"name": "a", "image": "a"}]}, check=False)
     assert "violates PodSecurity" in loose.stderr, "the level is enforced"

@@ -4,7 +4,84 @@
 
 {{- define "kavip.selectorLabels" -}}
 app.kubernetes.io/name: kavip
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end }}
+
+{{- /* Labels of every pod of kavip, whatever the topology. */}}
+{{- define "kavip.podSelector" -}}
+app.kubernetes.io/part-of: kavip
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end }}
+
+{{- /* What runs, as a list: the name of Deployment and account, the command, the accounts of files/rights.yaml whose
+rules it holds, and the selector of its pods. The selector of the Service kavip-webhook, `selectorLabels`, matches the
+pods that answer reviews, in both topologies and in release 0.1.0, so that all of them answer during an upgrade. That is
+why the pods of the controller have another name. */}}
+{{- define "kavip.components" -}}
+{{- /* after an upgrade from 0.1.0 with --reuse-values the value is missing, which means split */}}
+{{- if eq .Values.topology "combined" -}}
+- name: kavip
+  command: run
+  accounts: [webhook, controller]
+  selector:
+    {{- include "kavip.selectorLabels" . | nindent 4 }}
+{{- else -}}
+- name: kavip-webhook
+  command: webhook
+  accounts: [webhook]
+  selector:
+    {{- include "kavip.selectorLabels" . | nindent 4 }}
+    app.kubernetes.io/component: webhook
+- name: kavip-controller
+  command: controller
+  accounts: [controller]
+  selector:
+    app.kubernetes.io/name: kavip-controller
+    app.kubernetes.io/instance: {{ .Release.Name | quote }}
+    app.kubernetes.io/component: controller
+{{- end }}
+{{- end }}
+
+{{- /* The chart value at a path such as certs.mode; a dict of root and path. */}}
+{{- define "kavip.value" -}}
+{{- $value := .root.Values }}
+{{- range splitList "." .path }}{{ $value = get $value . }}{{ end }}
+{{- $value }}
+{{- end }}
+
+{{- /* A ClusterRole, or with a namespace a Role, and its binding; a dict of root, name, account, rules and namespace. */}}
+{{- define "kavip.role" -}}
+{{- $kind := empty .namespace | ternary "ClusterRole" "Role" -}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ $kind }}
+metadata:
+  name: {{ .name }}
+  {{- with .namespace }}
+  namespace: {{ . }}
+  {{- end }}
+  labels:
+    {{- include "kavip.labels" .root | nindent 4 }}
+rules:
+  {{- toYaml .rules | nindent 2 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ $kind }}Binding
+metadata:
+  name: {{ .name }}
+  {{- with .namespace }}
+  namespace: {{ . }}
+  {{- end }}
+  labels:
+    {{- include "kavip.labels" .root | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {{ $kind }}
+  name: {{ .name }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ .account }}
+    namespace: {{ .root.Release.Namespace }}
 {{- end }}
 
 {{- define "kavip.labels" -}}
@@ -131,6 +208,124 @@ every API server has apiregistration.k8s.io, helm's own list has not. */}}
 {{- if and ($served.Has "apiregistration.k8s.io/v1") (not ($served.Has .kind)) }}
 {{- fail (printf "%s needs %s, which this cluster does not serve: %s" .value .kind .remedy) }}
 {{- end }}
+{{- end }}
+
+{{- /* Fail for values that each suit the schema, but not each other. */}}
+{{- define "kavip.checkValues" -}}
+{{- $used := dict }}
+{{- $paths := list "webhook.port" "metrics.port" "probes.port" }}
+{{- if .Values.webhook.hostNetwork }}{{ $paths = append $paths "agent.port" }}{{ end }}
+{{- range $path := $paths }}
+{{- $port := include "kavip.value" (dict "root" $ "path" $path) | trim }}
+{{- with get $used $port }}
+{{- fail (printf "%s and %s are both %s: want different ports" . $path $port) }}
+{{- end }}
+{{- $_ := set $used $port $path }}
+{{- end }}
+{{- if and (has "kube-system" .Values.groupNamespaces) (eq (include "kavip.policies" . | trim) "true") }}
+{{- fail "groupNamespaces: kube-system: kavip writes nothing there (policies.enabled), so groups there are not served: remove it from the list" }}
+{{- end }}
+{{- end }}
+
+{{- /* Whether admission policies bind kavip's accounts; a render without a cluster takes them as served. */}}
+{{- define "kavip.policies" -}}
+{{- $kind := "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy" }}
+{{- $enabled := .Values.policies.enabled }}
+{{- if kindIs "bool" $enabled }}
+{{- if $enabled }}
+{{- include "kavip.needs" (dict "root" . "kind" $kind "value" "policies.enabled" "remedy" "it is part of Kubernetes 1.30; set auto or false") }}
+{{- end }}
+{{- $enabled }}
+{{- else }}
+{{- $served := .Capabilities.APIVersions }}
+{{- or ($served.Has $kind) (not ($served.Has "apiregistration.k8s.io/v1")) }}
+{{- end }}
+{{- end }}
+
+{{- /* The user name of the account that runs .component, webhook or controller; with one Deployment both are kavip. */}}
+{{- define "kavip.user" -}}
+system:serviceaccount:{{ .root.Release.Namespace }}:kavip{{ if ne .root.Values.topology "combined" }}-{{ .component }}{{ end }}
+{{- end }}
+
+{{- /* CEL: the user names of kavip's accounts. */}}
+{{- define "kavip.users" -}}
+{{- list (include "kavip.user" (dict "root" . "component" "controller")) (include "kavip.user" (dict "root" . "component" "webhook")) | uniq | toJson }}
+{{- end }}
+
+{{- /* The beginning of an admission policy that binds kavip's accounts; a dict of root and name. */}}
+{{- define "kavip.policy" -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  name: {{ .name }}
+  labels:
+    {{- include "kavip.labels" .root | nindent 4 }}
+spec:
+  failurePolicy: Fail
+{{- end }}
+
+{{- /* The match condition of an admission policy: other users cost nothing. */}}
+{{- define "kavip.byKavip" -}}
+- name: kavip
+  expression: request.userInfo.username in {{ include "kavip.users" . }}
+{{- end }}
+
+{{- /* matchConstraints and matchConditions of a policy for the objects of groups; a dict of root, operations, and optionally a label that the objects have. */}}
+{{- define "kavip.ownedKinds" -}}
+matchConstraints:
+  resourceRules:
+  {{- range $group, $resources := dict "apps" "daemonsets" "" "configmaps" "rbac.authorization.k8s.io" "roles, rolebindings" "monitoring.coreos.com" "podmonitors" }}
+    - apiGroups: [{{ $group | quote }}]
+      apiVersions: [v1]
+      resources: [{{ $resources }}]
+      operations: {{ $.operations | toJson }}
+  {{- end }}
+  {{- with .label }}
+  objectSelector:
+    matchExpressions:
+      - key: {{ . }}
+        operator: Exists
+  {{- end }}
+matchConditions:
+  {{- include "kavip.byKavip" .root | nindent 2 }}
+  - name: not-the-trust-bundle
+    expression: >-
+      !({{ include "kavip.isTrustBundle" .root | nindent 6 | trim }})
+{{- end }}
+
+{{- /* CEL: .fields of .new and .old are equal, or absent from both; a dict with these three. */}}
+{{- define "kavip.same" -}}
+{{- $new := .new }}
+{{- $old := .old }}
+{{- range $index, $field := .fields }}{{ if $index }}
+&& {{ end }}{{ $new }}.?{{ $field }} == {{ $old }}.?{{ $field }}{{ end }}
+{{- end }}
+
+{{- /* CEL: the only owner of .object is the KeepalivedGroup of its name. */}}
+{{- define "kavip.groupOwns" -}}
+size({{ .object }}.metadata.?ownerReferences.orValue([])) == 1
+&& {{ .object }}.metadata.ownerReferences.all(owner,
+owner.?controller.orValue(false) && owner.kind == 'KeepalivedGroup'
+&& owner.apiVersion.startsWith('redhatcop.redhat.io/') && owner.name + variables.suffix == {{ .object }}.metadata.name)
+{{- end }}
+
+{{- /* CEL: object has the finalizers of oldObject, and a new one has none. */}}
+{{- define "kavip.keptFinalizers" -}}
+object.metadata.?finalizers.orValue([]) == (oldObject == null ? [] : oldObject.metadata.?finalizers.orValue([]))
+{{- end }}
+
+{{- /* CEL: each key of .new's .field, a map, is one of .keys, or has the value that it has in one of .olds, a list; .path leads there. */}}
+{{- define "kavip.ownKeys" -}}
+{{- $old := printf "old%s" (.path | default "") -}}
+{{ .new }}.?{{ .field }}.orValue({}).all(key, key in {{ .keys | toJson }} || {{ .olds }}.exists(old,
+key in {{ $old }}.?{{ .field }}.orValue({}) && {{ $old }}.{{ .field }}[key] == {{ .new }}.{{ .field }}[key]))
+{{- end }}
+
+{{- /* CEL: the request writes the trust bundle of the webhook, as the account of the webhook. */}}
+{{- define "kavip.isTrustBundle" -}}
+request.resource.resource == 'configmaps' && request.namespace == {{ .Release.Namespace | toJson }}
+&& request.name == 'kavip-webhook-ca'
+&& request.userInfo.username == {{ include "kavip.user" (dict "root" . "component" "webhook") | toJson }}
 {{- end }}
 
 {{- /* Labels and annotations of what only `helm test` makes; a dict of root and weight. */}}
