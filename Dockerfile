@@ -2,8 +2,10 @@
 #
 #   docker build --tag registry.example/kavip:0.1.0 .
 #
-# BASE needs Python 3.11 or later with pip, on Debian; keepalived is installed where it has none. PIP_ARGS says where pip
-# finds the wheels: the testbed mounts them and passes "--no-index --find-links /wheels".
+# BASE needs Python 3.11 or later with pip, on Debian; keepalived is installed where it has none. Name it by digest for
+# builds that can be repeated: --build-arg BASE=docker.io/library/python:3.11-slim-bookworm@sha256:...
+# LOCKED=1 refuses Debian packages that differ from requirements/debian.txt; without it the build prints them.
+# PIP_ARGS says where pip finds the wheels: the testbed mounts them and passes "--no-index --find-links /wheels".
 ARG BASE=docker.io/library/python:3.11-slim-bookworm
 FROM ${BASE}
 ARG PIP_ARGS=""
@@ -22,6 +24,15 @@ RUN python3 -m venv --without-pip /opt/kavip && \
     python3 -m pip --python /opt/kavip/bin/python install --no-cache-dir --disable-pip-version-check \
       --require-hashes --requirement /usr/share/kavip/requirements.txt ${PIP_ARGS}
 
+# The list of Debian packages stays in the image, so that a running pod can be compared with the lock and with updates.
+ARG LOCKED=""
+COPY requirements/debian.txt /usr/share/kavip/packages.lock
+RUN cd /usr/share/kavip && \
+    dpkg-query --show --showformat='${db:Status-Abbrev}${Package} ${Version} ${Architecture}\n' | \
+      sed -n 's/^ii *//p' | LC_ALL=C sort > packages.txt && \
+    { grep -v '^#' packages.lock | diff -U0 --label requirements/debian.txt --label image - packages.txt >&2 || \
+      [ -z "${LOCKED}" ]; }
+
 # kavip is plain Python: copied, not built, so that no build tool is needed here. Compiled now: the root is read-only later.
 COPY LICENSE /usr/share/kavip/
 COPY kavip /usr/lib/kavip/kavip
@@ -31,6 +42,8 @@ RUN python3 -m compileall -q /usr/lib/kavip && \
     ln -s kavip /opt/kavip/bin/kubectl-kavip && \
     echo /usr/lib/kavip > "$(/opt/kavip/bin/python -c 'import site; print(site.getsitepackages()[0])')/kavip.pth"
 
+ARG BASE
+LABEL org.opencontainers.image.base.name="${BASE}"
 ENV PATH=/opt/kavip/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 65532:65532
 ENTRYPOINT ["kavip"]

@@ -8,6 +8,8 @@ SHELL := /bin/bash
 RUN := hack/venv
 REAL := apiserver or netns or cluster or chart or image
 TAG ?= localhost/kavip:dev
+# LOCKED=1: refuse an image whose Debian packages differ from requirements/debian.txt
+LOCKED ?=
 # Most of the time a test waits for a daemon, so two workers share a core; see hack/schedule.py.
 WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 # no index address may enter the repository
@@ -60,14 +62,18 @@ endurance: ## write 20,000 Services while kavip is restarted, drained and killed
 	@$(RUN) python -m hack.testbed programs
 	@$(RUN) python -m hack.endurance
 
+.PHONY: upgrade
+upgrade: ## upgrade from FROM=COMMIT, its chart and its image, and roll back, with VIPs up (root)
+	@$(RUN) python -m hack.upgrade $(FROM)
+
 .PHONY: e2e
-e2e: ## Kubernetes' own LoadBalancer specs against kavip, half an hour; writes docs/reference/conformance.md (root)
+e2e: ## Kubernetes' own LoadBalancer specs against kavip, over an hour; writes docs/reference/conformance.md (root)
 	@$(RUN) python -m hack.e2e
 
 ##@ Build and generate
-.PHONY: image format requirements clean
-image: ## kavip's image as an archive, on a base image made here (root); elsewhere: docker build .
-	@$(RUN) python -m hack.testbed image --dockerfile Dockerfile --tag $(TAG)
+.PHONY: image format requirements packages clean
+image: ## kavip's image as an archive, on a base image made here (root); LOCKED=1 refuses other Debian packages
+	@$(RUN) python -m hack.testbed image --dockerfile Dockerfile --tag $(TAG) $(if $(LOCKED),--locked)
 
 format: ## format the Python code
 	@$(RUN) ruff check --quiet --fix-only
@@ -76,6 +82,9 @@ format: ## format the Python code
 requirements: ## pin the newest versions of the dependencies in pyproject.toml
 	@$(PIN) --output-file requirements/run.txt
 	@$(PIN) --group dev --output-file requirements/dev.txt
+
+packages: ## lock the Debian packages of the image (root)
+	@$(RUN) python -m hack.testbed packages --tag $(TAG)
 
 .PHONY: reference
 reference: ## generate pages of docs/reference

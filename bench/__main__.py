@@ -12,7 +12,7 @@ from typing import Final
 
 BENCHES: Final = (
     ("bench.review", "admission reviews against a no-op aiohttp handler"),
-    ("bench.connections", "calls that are answered while strangers hold every connection of a port"),
+    ("bench.connections", "calls that are answered while other clients hold every connection of a port"),
     (
         "bench.apiserver",
         "10,000 Services on a real API server: backlog, one more, restart; compared with a bare client",

@@ -1,9 +1,9 @@
 """
-Calls that are answered while strangers hold every connection of a port: ``python -m bench.connections``.
+Calls that are answered while other clients hold every connection of a port: ``python -m bench.connections``.
 
-Strangers open as many connections as the port takes, and get an answer on each: on the probe port one ``GET /livez``,
-on the webhook one review that is allowed. Then kubelet and the API server call, from the strangers' own address and
-from another one. Three reviews a second, each on another one of the strangers' connections, go on meanwhile.
+They open as many connections as the port accepts, and get an answer on each: on the probe port one ``GET /livez``,
+on the webhook one review that is allowed. Then kubelet and the API server call, from the address of these clients and
+from another one. Meanwhile the clients send three reviews a second, each on another connection.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from kavip.webhook.server import WebhookServer
 
 HOST: Final = "127.0.0.1"
 SOURCES: Final = (("their own address", HOST), ("another address", "127.0.0.2"))
-PROBES, WEBHOOK = 64, 384  # connections of the strangers
+PROBES, WEBHOOK = 64, 384  # connections of the other clients
 CALLS: Final = 4  # as many failed probes in a row make kubelet restart a container
 PATIENCE: Final = 3.0  # seconds: timeoutSeconds of the validating webhooks
-PAUSE: Final = 1 / 3  # between two reviews of the strangers
+PAUSE: Final = 1 / 3  # between two reviews of the other clients
 HEAD: Final = f"POST {names.VALIDATE_SERVICE_PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 BODY: Final = (
     f'{{"apiVersion":"{review.API_VERSION}","kind":"{review.KIND}","request":{{"uid":"u","operation":"CREATE",'
@@ -76,11 +76,11 @@ async def webhook() -> None:
 
 async def held(what: str, dial: Dial, request: bytes, count: int) -> None:
     """Print how many calls are answered while *count* connections that have had an answer stay open."""
-    strangers: list[Wire] = []
+    clients: list[Wire] = []
     for _ in range(count):
-        strangers.append(await dial(HOST))
-        await ask(strangers[-1], request)
-    using = asyncio.create_task(use(strangers, request))
+        clients.append(await dial(HOST))
+        await ask(clients[-1], request)
+    using = asyncio.create_task(use(clients, request))
     for name, source in SOURCES:
         answered = 0
         for _ in range(CALLS):
@@ -91,13 +91,13 @@ async def held(what: str, dial: Dial, request: bytes, count: int) -> None:
                     wire[1].close()
         goal.row(f"{what}; from {name}", f"{answered}/{CALLS}", goal="all", met=answered == CALLS)
     using.cancel()
-    for _, writer in strangers:
+    for _, writer in clients:
         writer.transport.abort()
 
 
-async def use(strangers: list[Wire], request: bytes) -> None:
-    """Use the strangers' connections in turn, so that none looks abandoned."""
-    for wire in cycle(strangers):
+async def use(clients: list[Wire], request: bytes) -> None:
+    """Use the connections of *clients* in turn, so that none is idle."""
+    for wire in cycle(clients):
         with suppress(OSError, asyncio.IncompleteReadError):
             await ask(wire, request)
         await asyncio.sleep(PAUSE)

@@ -103,8 +103,8 @@ class Node:
 
     def _agent(self, *flags: str) -> tuple[str, ...]:
         where = (f"--config-dir={self.home}/config", f"--run-dir={self.home}/run")
-        who = (f"--node-name={self.host.name}", f"--node-ip={self.host.ipv4}")
-        return sys.executable, "-m", "kavip", "agent", *who, *where, *flags
+        owner = (f"--node-name={self.host.name}", f"--node-ip={self.host.ipv4}")
+        return sys.executable, "-m", "kavip", "agent", *owner, *where, *flags
 
     def _write(self, name: str, text: str) -> None:
         (self.home / name).write_text(text)
@@ -176,15 +176,15 @@ class Pair:
         """Both daemons continue."""
         self._all(signal.SIGCONT)
 
-    def cut(self) -> float:
+    def disconnect(self) -> float:
         """The leader's link goes down."""
         moment = time.monotonic()
-        self.lan.cut(self.leader.host)
+        self.lan.disconnect(self.leader.host)
         return moment
 
-    def mend(self) -> None:
+    def reconnect(self) -> None:
         """The leader's link comes up again."""
-        self.lan.mend(self.leader.host)
+        self.lan.reconnect(self.leader.host)
 
     def stop(self) -> float:
         """Both daemons get SIGTERM."""
@@ -236,7 +236,7 @@ def main() -> None:
             events = {
                 "kill -9 of the daemon": (pair.kill, pair.start),
                 "daemon silent (SIGSTOP)": (pair.freeze, pair.thaw),
-                "link down": (pair.cut, pair.mend),
+                "link down": (pair.disconnect, pair.reconnect),
                 "clean stop": (pair.stop, pair.start),
             }
             for name, (happen, undo) in events.items():

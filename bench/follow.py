@@ -48,7 +48,7 @@ def follow(live: LiveGroup, health_ports: HealthPorts, *, version: int, millisec
             time.sleep(0.37)  # so that each move comes at a different moment of the agents' polling interval
     found = []
     for node, since in marks[1:]:
-        answers = (sent + took for sent, took, who in recorded.rows[VIP] if took is not None and who == node)
+        answers = (sent + took for sent, took, owner in recorded.rows[VIP] if took is not None and owner == node)
         found.append(min(moment for moment in answers if moment >= since) - since)
     return found
 

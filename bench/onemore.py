@@ -91,8 +91,8 @@ async def _pair(bare: Bare, watch: Watch, name: str, spec: dict[str, Any], turn:
         body = service(BARE, f"{name}bare", annotations=shared, loadBalancerClass="bench.example/none", **more)
         seen, began = watch.expect(f"{name}bare"), time.perf_counter()
         made = await bare.send("POST", path(BARE), body)
-        said = status(turn, made["metadata"]["resourceVersion"])
-        await bare.send("PATCH", path(BARE, f"{name}bare", "status"), said, STRATEGIC)
+        new_status = status(turn, made["metadata"]["resourceVersion"])
+        await bare.send("PATCH", path(BARE, f"{name}bare", "status"), new_status, STRATEGIC)
         return await _until(seen) - began
 
     async def ours() -> float:

@@ -56,10 +56,10 @@ def plans(size: int) -> dict[str, float]:
         found["none is free"] = best(300, planning(snapshot, second))
         request, _ = read_request(second)
         snapshot.ledger.wait(request, decided.waits)
-        snapshot.put(told := written(second, decided))
-        found["none is free, and its status says so"] = best(300, planning(snapshot, told))
+        snapshot.put(reported := written(second, decided))
+        found["none is free, and its status has it"] = best(300, planning(snapshot, reported))
         found["the keys after an own status write"] = best(300, lambda: list(enqueue.of(snapshot, first, held)))
-        assert plan(snapshot, told).writes == ()
+        assert plan(snapshot, reported).writes == ()
     return found
 
 

@@ -117,8 +117,8 @@ async def no_op(leaf: KeyPair) -> AsyncIterator[int]:
     """A server that parses and allows each review; yields its port."""
 
     async def answer(request: web.Request) -> web.Response:
-        asked = msgspec.json.decode(await request.read())
-        response = {"uid": asked["request"]["uid"], "allowed": True}
+        review_body = msgspec.json.decode(await request.read())
+        response = {"uid": review_body["request"]["uid"], "allowed": True}
         body = {"apiVersion": review.API_VERSION, "kind": review.KIND, "response": response}
         return web.Response(body=msgspec.json.encode(body), content_type="application/json")
 
@@ -250,16 +250,16 @@ def service(index: int, *, address: str = "") -> Service:
 
 def review_request() -> bytes:
     """A review of the creation of one more Service, as the API server sends it."""
-    asked: dict[str, Any] = msgspec.to_builtins(service(1_000_000))
+    review_body: dict[str, Any] = msgspec.to_builtins(service(1_000_000))
     request = {
         "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
         "kind": {"group": "", "version": "v1", "kind": names.SERVICE},
         "resource": {"group": "", "version": "v1", "resource": "services"},
-        "name": asked["metadata"]["name"],
+        "name": review_body["metadata"]["name"],
         "namespace": "shop",
         "operation": "CREATE",
         "userInfo": {"username": "jane", "groups": ["system:authenticated"]},
-        "object": {"apiVersion": "v1", "kind": names.SERVICE, **asked},
+        "object": {"apiVersion": "v1", "kind": names.SERVICE, **review_body},
         "oldObject": None,
         "dryRun": False,
     }

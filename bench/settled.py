@@ -105,5 +105,5 @@ def seen(snapshot: Snapshot, objects: OwnedObjects) -> AgentStates:
         )
         for node in nodes
     }
-    heard = {node: Contact(last=100.0, since=dict.fromkeys(running, 1.0)) for node in nodes}
-    return AgentStates({GROUP: states}, asked_from=NOW, contacts={GROUP: heard}, at=100.0)
+    contacts_by_node = {node: Contact(last=100.0, since=dict.fromkeys(running, 1.0)) for node in nodes}
+    return AgentStates({GROUP: states}, probed_from=NOW, contacts={GROUP: contacts_by_node}, at=100.0)

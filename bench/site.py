@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +63,7 @@ def service(
 def status(number: int, version: str = "") -> dict[str, Any]:
     """The status that the bare client writes, with fields like those of kavip; *number* selects the address."""
     address = f"10.{64 + number // 62500}.{number // 250 % 250}.{number % 250}"
-    told = [
+    reported = [
         ("AddressAssigned", "True", "Assigned", f"{address} from pool p{number % POOLS}"),
         ("Programmed", "False", "NoNodes", f"no node matches spec.nodeSelector of KeepalivedGroup {NAMESPACE}/g1"),
     ]
@@ -75,16 +75,16 @@ def status(number: int, version: str = "") -> dict[str, Any]:
             "message": message,
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }
-        for kind, status, reason, message in told
+        for kind, status, reason, message in reported
     ]
     ingress = [{"ip": address, "ipMode": names.IP_MODE_VIP}]
     body: dict[str, Any] = {"status": {"loadBalancer": {"ingress": ingress}, "conditions": conditions}}
     return {"metadata": {"resourceVersion": version}, **body} if version else body
 
 
-async def prepare(bare: Bare, count: int) -> None:
-    """Create namespaces, pools and groups, and *count* Services each for kavip and for the bare client."""
-    for name in (NAMESPACE, BARE):
+async def prepare(bare: Bare, count: int, *, namespaces: Sequence[str] = (NAMESPACE, BARE)) -> None:
+    """Create namespaces, pools and groups, and *count* Services in each of *namespaces*: kavip's, the bare client's."""
+    for name in namespaces:
         await bare.send("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
     for number in range(POOLS):
         pool = {"apiVersion": f"{names.KAVIP_GROUP}/{names.VERSION}", "kind": names.VIP_POOL}
@@ -95,7 +95,7 @@ async def prepare(bare: Bare, count: int) -> None:
         group = {"apiVersion": f"{names.REDHATCOP_GROUP}/{names.VERSION}", "kind": names.KEEPALIVED_GROUP}
         spec = {"interface": "eth0", "segment": f"s{number}", "instances": {"mode": "Shared"}}
         await bare.send("POST", _GROUP, {**group, "metadata": {"name": f"g{number}"}, "spec": spec})
-    for namespace in (NAMESPACE, BARE):
+    for namespace in namespaces:
         theirs = notes if namespace == NAMESPACE else _no_notes
         bodies = (service(namespace, f"s{number}", annotations=theirs(number)) for number in range(count))
         await bare.all(("POST", path(namespace), body, "application/json") for body in bodies)
@@ -118,8 +118,14 @@ async def clear(bare: Bare, namespace: str, services: Iterable[str]) -> None:
 
 
 @contextmanager
-def running(plane: ControlPlane, role: str, *more: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """Run ``kavip ROLE`` against *plane* during the block; yields the process and the port of its probes."""
+def running(
+    plane: ControlPlane, role: str, *more: str, checkout: Path | None = None
+) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """
+    Run ``kavip ROLE`` against *plane* during the block; yields the process and the port of its probes.
+
+    *checkout*: the source tree to run, if it is another one.
+    """
     free = free_ports(2)
     ports = {"metrics": 0, "probe": free[0], "webhook": free[1]}
     flags = [f"--kubeconfig={plane.kubeconfig}", f"--namespace={NAMESPACE}", "--drain-seconds=0", *more]
@@ -129,7 +135,8 @@ def running(plane: ControlPlane, role: str, *more: str) -> Iterator[tuple[subpro
         flags.append(f"--webhook-url=https://{HOST}:{free[1]}")
     environment = {key: value for key, value in os.environ.items() if not key.startswith("KAVIP_")}
     with (plane.state / "kavip.log").open("ab") as log:
-        process = subprocess.Popen([sys.executable, "-m", "kavip", role, *flags], env=environment, stderr=log)
+        command = [sys.executable, "-m", "kavip", role, *flags]
+        process = subprocess.Popen(command, cwd=checkout, env=environment, stderr=log)
     try:
         yield process, free[0]
     finally:

@@ -1,9 +1,9 @@
 """
 CPU time and memory of the agent's watches of the network and of files, compared with libraries. It needs root.
 
-Network: a child process in a network namespace watches while 500 VIPs come and go, as in a fail-over of a Shared group,
-and 100 interfaces, as when pods start and end. Files: a dump of 255 instances is written 100 times in 60 pieces, into
-the folder whose pid file is watched. ``asyncinotify`` is measured too if it is installed.
+Network: a child process in a network namespace watches while 500 VIPs are added and removed, as in a fail-over of a
+Shared group, and 100 interfaces, as when pods start and end. Files: a dump of 255 instances is written 100 times in 60
+pieces, into the folder whose pid file is watched. ``asyncinotify`` is measured too if it is installed.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,6 +46,21 @@ class Count:
         """Count one."""
         self.wakeups += 1
         self.last = time.monotonic()
+
+
+class ReadByTask:
+    """A library whose events a task reads with *follow* during the block."""
+
+    def __init__(self, follow: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._follow = follow
+        self._task: asyncio.Task[None] | None = None
+
+    def __enter__(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._follow())
+
+    def __exit__(self, *_: object) -> None:
+        assert self._task
+        self._task.cancel()
 
 
 async def measured(watch: Callable[[Count], Any], disturb: Callable[[], None]) -> None:
@@ -118,21 +133,10 @@ def pyroute2_parser(count: Count) -> Any:
     return Reader(count, read)
 
 
-class IPRoute:
+def pyroute2_client(count: Count) -> Any:
     """pyroute2's asynchronous socket, read by a task."""
 
-    def __init__(self, count: Count) -> None:
-        self._count = count
-        self._task: asyncio.Task[None] | None = None
-
-    def __enter__(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._follow())
-
-    def __exit__(self, *_: object) -> None:
-        assert self._task
-        self._task.cancel()
-
-    async def _follow(self) -> None:
+    async def follow() -> None:
         from pyroute2 import AsyncIPRoute
 
         async with AsyncIPRoute() as route:
@@ -140,7 +144,9 @@ class IPRoute:
             while True:
                 async for message in route.get():
                     message.get("IFLA_IFNAME") or message.get("IFA_LOCAL") or message.get("IFA_ADDRESS")
-                    self._count.add()
+                    count.add()
+
+    return ReadByTask(follow)
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -196,33 +202,25 @@ class Threaded:
                 self._count.add()
 
 
-class AsyncInotify:
+def asyncinotify_watch(count: Count, folder: Path) -> Any:
     """asyncinotify, read by a task."""
+    from asyncinotify import Inotify, Mask  # type: ignore[import-not-found,unused-ignore]  # optional
 
-    def __init__(self, count: Count, folder: Path) -> None:
-        from asyncinotify import Inotify, Mask  # type: ignore[import-not-found,unused-ignore]
+    inotify = Inotify()
+    inotify.add_watch(folder, Mask.CREATE | Mask.MOVED_TO)
 
-        self._count, self._inotify = count, Inotify()
-        self._inotify.add_watch(folder, Mask.CREATE | Mask.MOVED_TO)
-        self._task: asyncio.Task[None] | None = None
+    async def follow() -> None:
+        async for _ in inotify:
+            count.add()
 
-    def __enter__(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._follow())
-
-    def __exit__(self, *_: object) -> None:
-        assert self._task
-        self._task.cancel()
-
-    async def _follow(self) -> None:
-        async for _ in self._inotify:
-            self._count.add()
+    return ReadByTask(follow)
 
 
 # --- both -------------------------------------------------------------------------------------------------------------
 def child(kind: str) -> None:
     """Measure one kind in this process."""
-    network = dict(zip(NETWORK, (own_reader, pyroute2_parser, IPRoute), strict=True))
-    files = dict(zip(FILES, (own_watch, Threaded, AsyncInotify), strict=True))
+    network = dict(zip(NETWORK, (own_reader, pyroute2_parser, pyroute2_client), strict=True))
+    files = dict(zip(FILES, (own_watch, Threaded, asyncinotify_watch), strict=True))
     if kind in network:
         asyncio.run(measured(network[kind], change_network))
         return
@@ -238,7 +236,7 @@ def main() -> None:
                 continue
             if kind in (NETWORK[0], FILES[0]):
                 what = f"{VIPS} VIPs and {INTERFACES} interfaces" if kind in NETWORK else f"{DUMPS} dumps"
-                plain(f"{what} come and go", "")
+                plain(f"while these change: {what}", "")
             found = json.loads(lan.node("n1").exec(sys.executable, "-m", "bench.watch", kind).stdout)
             plain(f"  {kind}: processor", f"{found['cpu'] * 1000:.0f} ms")
             plain("    wake-ups", f"{found['wakeups']}")

@@ -35,9 +35,9 @@ def _printed(match: re.Match[str], *, folder: str) -> str:
 
 
 def _around() -> list[dict[str, Any]]:
-    """What stands in ``services.yaml``: a default group, and Services of one namespace."""
+    """The content of ``services.yaml``: a default group, and Services of one namespace."""
     group = {"name": "edge", "namespace": "lb", "labels": {"kavip.io/default-group": "true"}}
-    asked: dict[str, dict[str, str]] = {
+    annotations_of: dict[str, dict[str, str]] = {
         "api": {_KEY: "web"},
         "beside": {_KEY: "web"},
         "early": {},
@@ -60,6 +60,6 @@ def _around() -> list[dict[str, Any]]:
                 "metadata": {"name": name, "namespace": "shop", "annotations": notes},
                 "spec": {"type": "LoadBalancer", "ports": [{"port": 8000 + number}]},
             }
-            for number, (name, notes) in enumerate(asked.items())
+            for number, (name, notes) in enumerate(annotations_of.items())
         ),
     ]

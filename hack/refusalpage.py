@@ -19,7 +19,7 @@ _HEAD: Final = """\
 # Refusals and warnings
 
 Every admission rule with its cases: the field at fault in an example, and exactly what `kubectl` prints of it. A
-response has all findings of an object. The code is 422, or 403 where the table says so. A line that begins with
+response has all findings of an object. The code is 422, or 403 where the table has it. A line that begins with
 *warning:* is about an accepted object. An update that leaves an old violation unchanged is accepted with a warning.
 Deletions of Services and groups, removals of finalizers and writes of status are never refused.
 

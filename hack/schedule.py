@@ -20,7 +20,7 @@ CLUSTERS = ("tests/cluster/", "tests/testbed/test_cluster.py")
 _NICE = 10
 
 
-class Scheduling(LoadFileScheduling):  # type: ignore[misc]
+class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
     """A file is a unit of work; so are all files that start clusters, together."""
 
     def _split_scope(self, nodeid: str) -> str:

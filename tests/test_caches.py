@@ -11,7 +11,7 @@ from kavip.ipam.pools import Pools
 from kavip.kube import resources
 from kavip.kube.client import Client
 from kavip.reconcile.plan import Key, KeyKind
-from tests.reconcile.world import GROUP, NOW
+from tests.reconcile.simulatedcluster import GROUP, NOW
 from tests.support import build
 
 EDGE = build.pool("edge", "192.0.2.128/30", cooldown_seconds=60)
@@ -77,7 +77,7 @@ def test_slices_are_selected_by_name() -> None:
 
 def test_the_selector_follows_the_services() -> None:
     """A Service that needs its slices changes the selector, as long as it exists."""
-    caches = Caches(cast(Client, None), owned=False)
+    caches = Caches(cast(Client, None), owned=True)
     local = build.service(
         *("shop/web",), group=GROUP, type="NodePort", external_ips=["192.0.2.1"], external_traffic_policy="Local"
     )

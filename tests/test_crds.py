@@ -46,8 +46,9 @@ def _written(draw: st.DrawFn, value: int, bits: int) -> str:
 
 @pytest.fixture(scope="module")
 def server(control_plane: ControlPlane) -> ControlPlane:
-    """An API server with both kinds."""
+    """An API server with both kinds, and the namespace of the samples."""
     crds.install(control_plane)
+    control_plane.kubectl("apply", f"--filename={manifests.CONFIG / 'samples' / 'namespace.yaml'}")
     return control_plane
 
 
@@ -213,16 +214,16 @@ def test_new_fields_are_accepted(server: ControlPlane, subject: manifests.Object
 )
 def test_bad_shapes_are_refused(server: ControlPlane, subject: manifests.Object, field: str, message: str) -> None:
     """The refusal has the field and the remedy."""
-    said = refusal(server, subject)
-    assert f"{field}: " in said
-    assert message in said
+    refused = refusal(server, subject)
+    assert f"{field}: " in refused
+    assert message in refused
 
 
 @pytest.mark.parametrize("case", [case for case in refusals.cases() if case.by == "crd"], ids=str)
 def test_the_refusal_table_holds_without_kavip(server: ControlPlane, case: Case) -> None:
     """The API server alone refuses these cases, and accepts their corrections."""
-    said = refusal(server, _at_home(case.object))
-    assert all(f"{field}: " in said and _own_words(message) in said for field, message in case.causes), said
+    refused = refusal(server, _at_home(case.object))
+    assert all(f"{field}: " in refused and _own_words(message) in refused for field, message in case.causes), refused
     assert refusal(server, _at_home(case.passes)) == ""
 
 
@@ -288,10 +289,10 @@ def test_the_largest_objects_stay_inside_the_budget(server: ControlPlane, subjec
 
 @pytest.mark.parametrize("field", ["spec.colour", "status.colour"])
 def test_unknown_fields_are_named(server: ControlPlane, field: str) -> None:
-    """kubectl's strict validation knows every field."""
+    """kubectl's strict validation accepts every field."""
     part, _, name = field.partition(".")
-    said = refusal(server, {**pool(), part: {**pool().get(part, {}), name: "red"}})
-    assert f'unknown field "{field}"' in said
+    refused = refusal(server, {**pool(), part: {**pool().get(part, {}), name: "red"}})
+    assert f'unknown field "{field}"' in refused
 
 
 @pytest.fixture
@@ -325,3 +326,19 @@ def test_kubectl_prints_what_matters(server: ControlPlane, stored: str) -> None:
     header, line = server.kubectl("get", "vipp", stored).stdout.splitlines()
     assert " ".join(header.split()) == ("NAME ADDRESSES AUTO IPV4-USED IPV4-FREE IPV6-USED ACCEPTED READY REASON AGE")
     assert line.split()[:3] == [stored, '["192.0.2.0/28"]', "true"]
+
+
+def test_kubectl_shows_that_a_group_is_invalid(server: ControlPlane) -> None:
+    """A group that is not accepted says so in the table, although its nodes run what they ran before."""
+    metadata = {"name": "crd-columns", "namespace": "default"}
+    subject = {"apiVersion": "redhatcop.redhat.io/v1alpha1", "kind": "KeepalivedGroup", "metadata": metadata}
+    server.kubectl("create", "--filename=-", input=json.dumps({**subject, "spec": {"interface": "eth0"}}))
+    found = (("Accepted", "False", "Invalid"), ("Programmed", "True", "Programmed"), ("Ready", "True", "Ready"))
+    times = {"lastTransitionTime": "2026-11-23T09:00:00Z", "message": ""}
+    conditions = [{"type": each, "status": status, "reason": reason, **times} for each, status, reason in found]
+    patch = ("--type=merge", f"--patch={json.dumps({'status': {'conditions': conditions}})}")
+    server.kubectl("patch", "keepalivedgroup", "crd-columns", "--subresource=status", *patch)
+    header, line = server.kubectl("get", "keepalivedgroup", "crd-columns").stdout.splitlines()
+    assert header.split() == ["NAME", "INTERFACE", "NODES", "CURRENT", "ACCEPTED", "PROGRAMMED", "READY", "AGE"]
+    assert line.split()[-4:-1] == ["Invalid", "True", "True"]
+    server.kubectl("delete", "keepalivedgroup", "crd-columns")

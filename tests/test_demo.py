@@ -2,12 +2,13 @@
 
 import asyncio
 import socket
+import struct
 from contextlib import suppress
 
 import pytest
 
 from hack.demo import prober, tour
-from hack.demo.story import MANIFESTS
+from hack.demo.session import MANIFESTS
 from tests.support import manifests
 
 
@@ -28,19 +29,35 @@ def test_where_every_request_is_answered_there_is_no_silence() -> None:
     assert prober.longest_silence([(0.0, 0.01), (0.1, 0.01)]) == 0.0
 
 
-async def test_a_closed_port_is_no_answer() -> None:
-    """Refused, reset and silent ports all mean None."""
-    server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+async def test_the_problem_of_a_lost_request_is_named() -> None:
+    """A connection that is closed, reset, refused or not answered, and an error status, have a problem each."""
+    replies = {"closed": b"", "error": b"HTTP/1.0 503 Busy\r\n\r\n"}
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        name = (await reader.readuntil(b"\r\n\r\n")).split()[1].decode().strip("/")
+        if name == "silent":
+            await reader.read()
+        if name == "reset":
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.write(replies.get(name, b""))
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    assert await prober.ask(f"http://127.0.0.1:{port}/") is None
+    url = f"http://127.0.0.1:{port}"
+    assert await prober.ask(f"{url}/closed") == prober.Answer(None, "status missing")
+    assert await prober.ask(f"{url}/error") == prober.Answer(None, "status 503")
+    assert await prober.ask(f"{url}/reset") == prober.Answer(None, "ECONNRESET")
+    assert await prober.ask(f"{url}/silent", timeout=0.2) == prober.Answer(None, "no answer")
     server.close()
     await server.wait_closed()
-    assert await prober.ask(f"http://127.0.0.1:{port}/") is None
+    assert await prober.ask(f"{url}/closed") == prober.Answer(None, "ECONNREFUSED")
 
 
 @pytest.mark.slow
-async def test_who_was_not_there_at_once_is_no_answer() -> None:
-    """A connection that comes about when TCP knocks again tells of an outage; a slow answer does not."""
+async def test_a_repeated_connection_attempt_is_no_answer() -> None:
+    """A connection for which TCP repeated a packet counts as an outage; a slow answer does not."""
     standing: set[asyncio.StreamWriter] = set()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -66,8 +83,8 @@ async def test_who_was_not_there_at_once_is_no_answer() -> None:
         await asyncio.sleep(0.5)
         full.setblocking(False)
         server = await asyncio.start_server(answer, sock=full)
-        assert await asking is None
-        assert await prober.ask(f"http://127.0.0.1:{port}/") == "here"
+        assert await asking == prober.Answer(None, "first packet repeated")
+        assert await prober.ask(f"http://127.0.0.1:{port}/") == prober.Answer("here")
         server.close()
         for each in (first, second):
             each.close()
@@ -75,8 +92,8 @@ async def test_who_was_not_there_at_once_is_no_answer() -> None:
             await asyncio.sleep(0.01)
 
 
-def test_what_the_tour_is_asked_of_is_what_the_demo_uses() -> None:
-    """Pool and group of the demo are those of the table, so that no VIP moves when the story goes on."""
+def test_the_tour_uses_the_objects_of_the_demo() -> None:
+    """Pool and group of the demo are those of the table, so that no VIP moves in later steps."""
     around = tour.cluster()
     for subject in manifests.objects(MANIFESTS / "pool.yaml", MANIFESTS / "group.yaml"):
         if subject["kind"] != "Namespace":
@@ -84,6 +101,6 @@ def test_what_the_tour_is_asked_of_is_what_the_demo_uses() -> None:
 
 
 def test_every_stop_of_the_tour_is_a_refusal() -> None:
-    """The chosen cases are there, with kavip's default settings and only the cluster of the table."""
+    """The table has the chosen cases, with kavip's default settings and only the objects of the table."""
     assert [str(case) for case in tour.cases()] == list(tour.CHOSEN)
     assert all(case.causes and case.by == "kavip" and not (case.cluster or case.settings) for case in tour.cases())

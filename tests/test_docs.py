@@ -2,11 +2,13 @@
 
 import ast
 import re
+import textwrap
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 
 from hack import reference
 from kavip import names
@@ -168,6 +170,15 @@ def texts() -> str:
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found.append(node.value)
     return "\n".join(found)
+
+
+def test_the_first_example_is_the_same_in_the_readme_and_the_notes() -> None:
+    """The YAML below "Install" equals that which `helm install` prints."""
+    readme = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
+    notes = (ROOT / "charts" / "kavip" / "templates" / "NOTES.txt").read_text()
+    printed = re.findall(r"^  apiVersion: v1\n.*?(?=\n\n)", notes, re.DOTALL | re.MULTILINE)[0]
+    example = textwrap.dedent(printed.replace("{{ $home }}", "lb"))
+    assert list(yaml.safe_load_all(readme)) == list(yaml.safe_load_all(example))
 
 
 def test_the_threat_model_names_tests_that_exist() -> None:

@@ -1,9 +1,12 @@
 """A short deterministic run of `make fuzz`, and proof that it finds faults."""
 
+import os
+
 import pytest
 
-from fuzz import dearest, endpoint, large, policy
-from fuzz.report import Report
+from fuzz import costliest, endpoint, large, policy
+from fuzz.report import Report, cpu_time
+from kavip.snapshot import Snapshot
 from kavip.webhook.server import ROUTES, Route
 
 pytestmark = pytest.mark.slow
@@ -39,10 +42,23 @@ def test_a_rule_that_breaks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_growth_is_reported() -> None:
-    """Memory and latency of the first tenth are compared with the last."""
-    report = Report("x", seconds=[0.001] * 90 + [0.1] * 10, resident=(50, 150))
-    assert [line.split()[0] for line in report.creep] == ["p99", "memory"]
-    assert Report("x", seconds=[0.001] * 100, resident=(50, 60)).creep == []
+    """Memory and CPU of the first tenth are compared with the last; latency grows whenever a machine is busy."""
+    report = Report("x", seconds=[0.001] * 100, resident=(50, 150), spent=[1.0, 1.01, 1.1, 1.2])
+    assert [line.split()[0] for line in report.growth] == ["CPU", "memory"]
+    slow = Report("x", seconds=[0.001] * 90 + [0.1] * 10, resident=(50, 60), spent=[1.0, 1.01, 1.1, 1.12])
+    assert slow.growth == []
+
+
+def test_cpu_is_measured_at_both_ends() -> None:
+    """Four measurements delimit the first and the last tenth, whatever happens between."""
+    report = Report("x")
+    for number in range(50):
+        report.measure(50, lambda now=float(number): now)  # type: ignore[misc]  # bound at once
+        report.seconds.append(0.0)
+    report.measure(50, lambda: 50.0)
+    assert report.spent == [0.0, 5.0, 45.0, 50.0]
+    assert report.cost == (1.0, 1.0)
+    assert cpu_time(os.getpid()) > 0
 
 
 def test_evaluation_time_is_bounded() -> None:
@@ -50,13 +66,13 @@ def test_evaluation_time_is_bounded() -> None:
     assert large.slow(1 << 19) == []
 
 
-def test_the_dearest_body_is_searched_and_printed() -> None:
+def test_the_costliest_body_is_searched_and_printed() -> None:
     """The report has the path, the size, the cost and the large parts of the body."""
-    found = dearest.search(10, seed=SEED, size=1 << 16)
+    found = costliest.search(10, seed=SEED, size=1 << 16)
     assert (found.tried, found.broken) == (10, "")
     assert 0 < len(found.body) <= 1 << 16
     first, second, third = found.lines()[:3]
-    assert first.startswith("the dearest of 10 bodies")
+    assert first.startswith("the costliest of 10 bodies")
     assert "ms CPU" in second
     assert '"AdmissionReview"' in third
 
@@ -68,6 +84,20 @@ def test_a_body_that_breaks_a_rule_is_too_dear(monkeypatch: pytest.MonkeyPatch) 
         raise RuntimeError("broken")
 
     monkeypatch.setattr(policy, "ROUTES", {path: Route(broken) for path in ROUTES})  # type: ignore[arg-type]  # it never decides
-    found = dearest.search(5, seed=SEED, size=1 << 14)
-    assert found.is_too_dear
+    found = costliest.search(5, seed=SEED, size=1 << 14)
+    assert found.is_too_costly
     assert "RuntimeError: broken" in found.lines()[-1]
+
+
+def test_a_cost_is_the_least_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine one measurement is far too high; a body becomes the costliest by the lowest."""
+    measured = iter([("allowed", 0.3), ("allowed", 0.04), ("allowed", 0.2)])
+    monkeypatch.setattr(costliest, "cost", lambda *_: next(measured))
+    assert costliest.least_cost("/", b"", Snapshot(), times=3) == ("allowed", 0.04)
+
+
+def test_the_cluster_of_the_costliest_body_is_large() -> None:
+    """What a rule does for each Service of a pool or each Node shows."""
+    snapshot = costliest.large_cluster(300, 20)
+    assert len(list(snapshot.ledger.claims_in(snapshot.parsed_pools.in_force[0]))) == 300
+    assert len(snapshot.group_nodes(snapshot.groups["lb/g0"])) == 20

@@ -1,29 +1,50 @@
 """The image, built from the Dockerfile as a user builds it, but on a base image that the test builds."""
 
 import json
+import re
 import shutil
 import subprocess
+import sys
 import tarfile
+import threading
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import kavip
-from hack.testbed import images
+from hack.testbed import images, packages
+from hack.testbed.__main__ import LOCK
+from hack.testbed.errors import TestbedError
 from hack.testbed.place import Result, run
 from tests.support.manifests import ROOT
 
 pytestmark = [pytest.mark.image, pytest.mark.timeout(900)]  # the first run builds it
 
 
+REQUIREMENTS = ROOT / "requirements" / "run.txt"
+LOCKED = {"LOCKED": "1"}
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves files without a log."""
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
 @pytest.fixture(scope="module")
-def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def archive() -> Path:
+    """The image; its name is that of the demo, so it is built once."""
+    return images.image("localhost/kavip:demo", dockerfile=ROOT / "Dockerfile", requirements=REQUIREMENTS)
+
+
+@pytest.fixture(scope="module")
+def unpacked(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The unpacked image; its root file system is in ``root``."""
-    requirements = ROOT / "requirements" / "run.txt"
-    # the name that the demo uses, so it is built once
-    archive = images.image("localhost/kavip:demo", dockerfile=ROOT / "Dockerfile", requirements=requirements)
     folder = tmp_path_factory.mktemp("image")
     with tarfile.open(archive) as tar:
         tar.extractall(folder, filter="data")
@@ -94,3 +115,86 @@ def test_health_checks_have_root_cas(unpacked: Path, config: dict[str, Any]) -> 
     program = "import os, ssl; print(len(os.listdir(ssl.get_default_verify_paths().capath)))"
     done = inside(unpacked, config, "/opt/kavip/bin/python", "-c", program)
     assert int(done.stdout) > 100, done.stderr
+
+
+def test_it_lists_its_debian_packages(archive: Path, unpacked: Path, config: dict[str, Any]) -> None:
+    """The list in the image has every installed package of dpkg's database, sorted, and any user can read it."""
+    database = (unpacked / "root" / "var" / "lib" / "dpkg" / "status").read_text()
+    fields = [dict(re.findall(r"^(\w+): (.*)$", each, re.MULTILINE)) for each in database.strip().split("\n\n")]
+    held = [" ".join((each["Package"], each["Version"], each["Architecture"])) for each in fields]
+    assert len(held) > 50
+    assert all(each["Status"] == "install ok installed" for each in fields)
+    assert packages.listed(archive) == sorted(held)
+    assert inside(unpacked, config, "cat", f"/{packages.LIST}").stdout.splitlines() == sorted(held)
+
+
+def test_it_names_its_base_image(config: dict[str, Any]) -> None:
+    """By the standard label; a base by digest is named by digest."""
+    assert config["Labels"]["org.opencontainers.image.base.name"] == images.base()[0]
+
+
+def test_a_build_refuses_packages_that_differ_from_the_lock(archive: Path, tmp_path: Path) -> None:
+    """With LOCKED=1 the Dockerfile prints the difference and fails; an equal lock passes."""
+    for name in ("Dockerfile", "LICENSE", "requirements/run.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    shutil.copytree(ROOT / "kavip", tmp_path / "kavip", ignore=shutil.ignore_patterns("__pycache__"))
+    lock = tmp_path / "requirements" / "debian.txt"
+
+    def build() -> Path:
+        dockerfile = tmp_path / "Dockerfile"
+        return images.image("localhost/kavip:locked", dockerfile=dockerfile, args=LOCKED, requirements=REQUIREMENTS)
+
+    packages.write(lock, archive)
+    held = packages.listed(archive)
+    equal = build()
+    assert packages.listed(equal) == held
+    equal.unlink()  # a third of a gigabyte in the cache
+    (keepalived,) = (each for each in held if each.startswith("keepalived "))
+    lock.write_text(lock.read_text().replace(keepalived, "keepalived 1:2.2.6-1 amd64"))
+    with pytest.raises(TestbedError, match="building at STEP") as refused:
+        build()
+    assert f"-keepalived 1:2.2.6-1 amd64\n+{keepalived}\n" in str(refused.value)
+
+
+def test_make_image_prints_the_difference_from_the_lock(archive: Path) -> None:
+    """`make image` says how the packages of this checkout's image differ; `--locked` refuses such an image."""
+    command = [sys.executable, "-m", "hack.testbed", "image", "--tag=localhost/kavip:demo"]
+    differences = packages.drift(ROOT / LOCK, archive)
+    done = run(command, cwd=ROOT)
+    assert done.stdout == f"{archive}\n"
+    assert [line for line in done.stderr.splitlines() if str(LOCK) in line] == [
+        f"{LOCK}: {each}" for each in differences
+    ]
+    assert run([*command, "--locked"], cwd=ROOT, check=False).returncode == bool(differences)
+
+
+def test_a_mirror_without_debians_signature_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """debootstrap installs nothing if Debian has not signed the release file, nor without a file of Debian's keys."""
+    release = tmp_path / "mirror" / "dists" / "bookworm" / "Release"
+    release.parent.mkdir(parents=True)
+    release.write_text("Origin: Debian\nSuite: bookworm\nCodename: bookworm\nComponents: main\nArchitectures: amd64\n")
+    handler = partial(Quiet, directory=str(tmp_path / "mirror"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setattr(images, "_mirror", lambda: [f"http://127.0.0.1:{server.server_port}"])
+        for name in ("http_proxy", "HTTP_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+        with pytest.raises(TestbedError, match="Failed getting release signature file"):
+            images._debootstrap("localhost/refused", tmp_path / "refused.tar")
+        monkeypatch.setattr(images, "KEYRING", "/nonexistent.gpg")
+        with pytest.raises(TestbedError, match=r"specified keyring file \(/nonexistent.gpg\) not found"):
+            images._debootstrap("localhost/refused", tmp_path / "refused.tar")
+        server.shutdown()
+    assert not (tmp_path / "refused.tar").exists()
+
+
+def test_a_changed_wheel_is_refused(tmp_path: Path) -> None:
+    """pip compares each download with the hash of the version in the requirements."""
+    pinned = REQUIREMENTS.read_text()
+    assert re.findall(r"^[a-z]\S*==\S+(?! \\)$", pinned, re.MULTILINE) == []  # each version has hashes below it
+    first = re.split(r"\n(?=[a-z])", pinned[pinned.index("\nclick==") + 1 :])[0]
+    wrong = tmp_path / "wrong.txt"
+    wrong.write_text(re.sub(r"sha256:\w+", f"sha256:{'0' * 64}", first) + "\n")
+    with pytest.raises(TestbedError, match="DO NOT MATCH THE HASHES"):
+        images.download(wrong)

@@ -32,9 +32,9 @@ def test_package_docstrings_list_all_modules(package: str) -> None:
     tour = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
     own = f"kavip.{package}." if package else "kavip."
     named = {re.sub(r"^\.", own, name) for name in re.findall(r":mod:`~?([a-z0-9.]+)`", tour)}
-    told = {name.removeprefix(own) for name in named if name.startswith(own)}
+    named_ = {name.removeprefix(own) for name in named if name.startswith(own)}
     packages = {path.parent.name for path in folder.glob("*/__init__.py")}
-    assert told == {path.stem for path in folder.glob("[!_]*.py")} | packages
+    assert named_ == {path.stem for path in folder.glob("[!_]*.py")} | packages
 
 
 def test_only_kube_imports_the_kubernetes_client() -> None:

@@ -17,7 +17,7 @@ from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.kube import resources
 from kavip.settings import Settings
-from tests.support import manifests, openapi
+from tests.support import manifests, openapi, rights
 
 SCHEMAS = {
     crd["spec"]["names"]["kind"]: crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
@@ -82,7 +82,9 @@ class TestCustomResources:
         assert (spec["group"], spec["names"]["kind"], spec["names"]["plural"]) == (group, kind, crd)
         assert [version["name"] for version in spec["versions"]] == [names.VERSION]
         assert spec["versions"][0]["subresources"] == {"status": {}}
-        assert spec["versions"][0]["additionalPrinterColumns"]
+        columns = {each["name"]: each["jsonPath"] for each in spec["versions"][0]["additionalPrinterColumns"]}
+        assert columns["Accepted"] == f'.status.conditions[?(@.type=="{names.ConditionType.ACCEPTED}")].reason'
+        assert columns["Ready"] == f'.status.conditions[?(@.type=="{names.ConditionType.READY}")].status'
 
     def test_old_fields_accept_what_they_accepted(self) -> None:
         """The fields of keepalived-operator have its types and defaults; only new or changed objects have limits."""
@@ -121,8 +123,8 @@ class TestCustomResources:
         """The reference shows the message of each CEL rule with an object that it refuses."""
         for kind, schema in SCHEMAS.items():
             cases = (case for case in refusals.cases() if (case.kind, case.by) == (kind, "crd"))
-            told = "\n".join(message for case in cases for _, message in case.causes)
-            missing = [words for rule in openapi.validations(schema) for words in _words(rule) if words not in told]
+            named_ = "\n".join(message for case in cases for _, message in case.causes)
+            missing = [words for rule in openapi.validations(schema) for words in _words(rule) if words not in named_]
             # the mutating webhook adds a missing spec, so it is seen only while kavip is down
             assert missing == (["is missing; want at least interface"] if kind == names.KEEPALIVED_GROUP else [])
 
@@ -171,7 +173,8 @@ class TestWebhook:
     def test_the_service_leads_to_the_pods(self) -> None:
         """The Service has the port of the configurations and the selector of the pods."""
         service = manifests.only(self.FOUND, "Service", "kavip-webhook")
-        deployment = manifests.only(manifests.objects(manifests.CONFIG / "manager" / "manager.yaml"), "Deployment")
+        found = manifests.objects(manifests.CONFIG / "manager" / "manager.yaml")
+        deployment = manifests.only(found, "Deployment", "kavip-webhook")
         (port,) = service["spec"]["ports"]
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
         assert port["port"] == registration.ServiceClientConfig("", "").port
@@ -180,65 +183,106 @@ class TestWebhook:
 
 
 class TestRights:
-    """config/rbac: kavip's permissions."""
+    """The table of rights, the code, and config/rbac."""
 
     FOUND = manifests.objects(manifests.CONFIG / "rbac" / "role.yaml")
-    OWN = (resources.SECRETS, resources.LEASES)
-    """Read and written in kavip's own namespace only."""
 
-    NOT_OURS = frozenset(
-        (webhook.group, webhook.plural, "create")
-        for webhook in (resources.MUTATING_WEBHOOKS, resources.VALIDATING_WEBHOOKS)
-    )
-    """What only a kavip outside the cluster does, with rights of its administrator."""
+    def test_the_table_is_well_formed(self) -> None:
+        """Each rule has known accounts and a known scope, and no rule has a wildcard."""
+        for rule in rights.rules():
+            assert rule.accounts in (rights.ACCOUNTS, *((each,) for each in rights.ACCOUNTS)), rule
+            assert rule.scope in rights.SCOPES, rule
+            assert rule.when.keys() <= rights.DEFAULTS.keys(), rule
+            assert not any("*" in part for right in rule.rights for part in right), rule
 
-    GRANTED_ON = frozenset(
-        ("", kind, verb) for kind in ("endpoints", "pods", "services") for verb in ("get", "list", "watch")
-    )
-    """Not all are used: an account can grant only rights that it has, and the Roles for Prometheus grant these."""
+    @pytest.mark.parametrize("scope", resources.Scope)
+    @pytest.mark.parametrize("component", resources.Component)
+    def test_the_table_has_the_verbs_that_are_used(
+        self, component: resources.Component, scope: resources.Scope
+    ) -> None:
+        """Each account holds in each scope exactly what its component uses, and what it grants to others."""
+        kinds, grant = resources.GRANTED
+        granted = {("", kind, verb) for kind in kinds for verb in grant.verbs}
+        expected = used(component, scope) | (granted if (grant.component, grant.scope) == (component, scope) else set())
+        assert rights.held(component, scope) == expected
+        for mode in ("provided", "cert-manager", "service-ca"):
+            assert rights.held(component, scope, values={"certs.mode": mode}) <= expected
 
-    def test_the_cluster_role_has_the_verbs_that_are_used(self) -> None:
-        """The ClusterRole grants exactly the table of resources and the rights that kavip grants to others."""
-        expected = used(resource for resource in resources.ALL if resource not in self.OWN) - self.NOT_OURS
-        assert granted(manifests.only(self.FOUND, "ClusterRole")) == expected | self.GRANTED_ON
+    def test_the_webhook_writes_next_to_nothing(self) -> None:
+        """The account of the process that listens to clients writes its CA and its Events, and asks for reviews."""
+        writes = {right for right in rights.held("webhook") if right[2] not in ("get", "list", "watch")}
+        assert writes == {
+            *(("", kind, verb) for kind in ("secrets", "configmaps") for verb in ("create", "patch")),
+            ("authorization.k8s.io", "subjectaccessreviews", "create"),
+            ("events.k8s.io", "events", "create"),
+            ("events.k8s.io", "events", "patch"),
+        }
+        assert not rights.held("webhook", "groups")
 
-    def test_the_role_has_the_verbs_that_are_used(self) -> None:
-        """The Role in kavip's namespace grants what the table lists for Secrets and Leases."""
-        assert granted(manifests.only(self.FOUND, "Role")) == used(self.OWN)
+    def test_the_controller_reads_no_secret(self) -> None:
+        """No mode of certificates gives the account of the controller a right to Secrets."""
+        assert not [rule for rule in rights.rules() if "controller" in rule.accounts and _concerns(rule, "secrets")]
+
+    @pytest.mark.parametrize("account", rights.ACCOUNTS)
+    def test_secure_metrics_need_two_reviews(self, account: str) -> None:
+        """Each account may create both kinds, and gets no other right."""
+        asked = (resources.TOKEN_REVIEWS, resources.SUBJECT_ACCESS_REVIEWS)
+        needed = {(each.group, each.plural, "create") for each in asked}
+        usual = rights.held(account)
+        secure = rights.held(account, "cluster", values={"metrics.secure": "true"})
+        assert needed <= secure
+        assert secure - usual <= needed
+
+    def test_config_is_the_table(self) -> None:
+        """The roles of config/rbac have the rights of the table with the chart's default values."""
+        by_kind = {kind: [role for role in self.FOUND if role["kind"] == kind] for kind in ("ClusterRole", "Role")}
+        for kind, scopes in (("ClusterRole", ("cluster", "groups")), ("Role", ("release",))):
+            expected = set().union(*(rights.held(account, *scopes) for account in rights.ACCOUNTS))
+            assert rights.of_roles(by_kind[kind]) == expected
 
     def test_rights_are_restricted_to_names_if_possible(self) -> None:
         """Rights to Secrets, Leases, Deployments and webhook configurations have names, except for create."""
         bound = {
-            (role["kind"], resource): tuple(rule["resourceNames"])
-            for role in self.FOUND
-            for rule in role["rules"]
-            for resource in rule["resources"]
-            if "resourceNames" in rule
+            (rule.scope, resource): rule.names
+            for rule in rights.rules()
+            if rule.names and not any(name.startswith("$") for name in rule.names)
+            for _, resource, _ in rule.rights
         }
         assert bound == {
-            ("Role", "secrets"): (names.CA_SECRET_NAME,),
-            ("Role", "leases"): (names.LEASE_NAME,),
-            ("ClusterRole", "leases"): resources.OPERATOR_LEASES.names,
-            ("ClusterRole", "deployments"): resources.OPERATOR_DEPLOYMENTS.names,
-            ("ClusterRole", "mutatingwebhookconfigurations"): ("kavip",),
-            ("ClusterRole", "validatingwebhookconfigurations"): ("kavip",),
+            ("release", "secrets"): (names.CA_SECRET_NAME,),
+            ("release", "configmaps"): (names.CA_CONFIGMAP_NAME,),
+            ("release", "leases"): (names.LEASE_NAME,),
+            ("cluster", "leases"): resources.OPERATOR_LEASES.names,
+            ("cluster", "deployments"): resources.OPERATOR_DEPLOYMENTS.names,
+            ("cluster", "mutatingwebhookconfigurations"): ("kavip",),
+            ("cluster", "validatingwebhookconfigurations"): ("kavip",),
         }
-        for rule in (rule for role in self.FOUND for rule in role["rules"] if "resourceNames" not in rule):
-            if {"secrets", "leases"} & {*rule["resources"]}:
-                assert rule["verbs"] == ["create"]
+        for rule in rights.rules():
+            if not rule.names and rule.scope == "release" and not _concerns(rule, "events"):
+                assert {verb for _, _, verb in rule.rights} == {"create"}
+
+
+def _concerns(rule: rights.Rule, kind: str) -> bool:
+    return any(resource == kind for _, resource, _ in rule.rights)
 
 
 class TestDeployment:
     """config/manager and the chart's values: how kavip runs."""
 
-    DEPLOYMENT = manifests.only(manifests.objects(manifests.CONFIG / "manager" / "manager.yaml"), "Deployment")
-    CONTAINER = DEPLOYMENT["spec"]["template"]["spec"]["containers"][0]
-    ENVIRONMENT = {each["name"]: each.get("value") for each in CONTAINER["env"]}
+    PODS: typing.ClassVar = {
+        each["metadata"]["name"]: each["spec"]["template"]["spec"]
+        for each in manifests.objects(manifests.CONFIG / "manager" / "manager.yaml")
+        if each["kind"] == "Deployment"
+    }
+    CONTAINERS: typing.ClassVar = {name: pod["containers"][0] for name, pod in PODS.items()}
+    ENVIRONMENT: typing.ClassVar = {
+        each["name"]: each.get("value") for container in CONTAINERS.values() for each in container["env"]
+    }
     OUTSIDE = frozenset({"kubeconfig", "webhook_url"})
     """Settings of a kavip that runs outside a cluster."""
 
     def test_each_setting_is_a_variable(self) -> None:
-        """Exactly the settings that matter in a cluster are set."""
+        """Exactly the settings that matter in a cluster are set, each for a program that reads it."""
         expected = {f"{names.ENV_PREFIX}_{each.name.upper()}" for each in dataclasses.fields(Settings)}
         expected -= {f"{names.ENV_PREFIX}_{name.upper()}" for name in self.OUTSIDE}
         assert set(self.ENVIRONMENT) == expected
@@ -248,36 +292,40 @@ class TestDeployment:
         given = {"namespace", "identity", "image", *self.OUTSIDE}
         for each in dataclasses.fields(Settings):
             if each.name not in given:
-                assert self.ENVIRONMENT[f"{names.ENV_PREFIX}_{each.name.upper()}"] == str(each.default), each.name
+                default = str(each.default).lower() if isinstance(each.default, bool) else str(each.default)
+                assert self.ENVIRONMENT[f"{names.ENV_PREFIX}_{each.name.upper()}"] == default, each.name
 
     def test_agents_run_the_same_image(self) -> None:
-        """KAVIP_IMAGE, for groups without an image, is the image of the Deployment."""
-        assert self.ENVIRONMENT["KAVIP_IMAGE"] == self.CONTAINER["image"]
+        """KAVIP_IMAGE, for groups without an image, is the image of the Deployments."""
+        assert {each["image"] for each in self.CONTAINERS.values()} == {self.ENVIRONMENT["KAVIP_IMAGE"]}
 
     def test_ports_and_paths_are_those_of_the_code(self) -> None:
-        """Container ports and probes are those that the program serves."""
-        ports = {each["name"]: each["containerPort"] for each in self.CONTAINER["ports"]}
-        assert ports == {"webhook": names.WEBHOOK_PORT, "metrics": names.METRICS_PORT, "probes": names.PROBE_PORT}
-        paths = {probe: self.CONTAINER[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")}
-        assert paths == {"livenessProbe": names.LIVE_PATH, "readinessProbe": names.READY_PATH}
+        """Container ports and probes are those that the programs serve; only the webhook serves reviews."""
+        served = {"metrics": names.METRICS_PORT, "probes": names.PROBE_PORT}
+        for name, container in self.CONTAINERS.items():
+            ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+            assert ports == (served | {"webhook": names.WEBHOOK_PORT} if name == "kavip-webhook" else served)
+            paths = {probe: container[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")}
+            assert paths == {"livenessProbe": names.LIVE_PATH, "readinessProbe": names.READY_PATH}
 
-    def test_the_pod_has_no_privileges(self) -> None:
-        """The pod is not root, has no capability, and cannot write to its root file system."""
-        pod = self.DEPLOYMENT["spec"]["template"]["spec"]
-        assert pod["securityContext"]["runAsNonRoot"] is True
-        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        assert self.CONTAINER["securityContext"] == {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        }
-        assert "volumes" not in pod
+    def test_pods_have_no_privileges(self) -> None:
+        """No pod is root, has a capability, or can write to its root file system."""
+        for name, pod in self.PODS.items():
+            assert pod["securityContext"]["runAsNonRoot"] is True
+            assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+            assert self.CONTAINERS[name]["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert "volumes" not in pod
 
-    def test_it_has_time_to_end(self) -> None:
+    def test_pods_have_time_to_end(self) -> None:
         """The grace period covers the sleep before SIGTERM, the drain after it, and the release of the lease."""
-        sleep = self.CONTAINER["lifecycle"]["preStop"]["sleep"]["seconds"]
         drain = next(each.default for each in dataclasses.fields(Settings) if each.name == "drain_seconds")
-        assert self.DEPLOYMENT["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] >= sleep + drain + 10
+        for name, pod in self.PODS.items():
+            sleep = self.CONTAINERS[name].get("lifecycle", {"preStop": {"sleep": {"seconds": 0}}})["preStop"]["sleep"]
+            assert pod["terminationGracePeriodSeconds"] >= sleep["seconds"] + drain + 10
 
 
 @pytest.mark.parametrize("sample", manifests.objects(*manifests.SAMPLES), ids=lambda each: each["metadata"]["name"])
@@ -299,25 +347,12 @@ def normal(webhooks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return folded
 
 
-def granted(role: manifests.Object) -> set[tuple[str, str, str]]:
-    """The rights of a role as (API group, resource, verb)."""
+def used(component: resources.Component, scope: resources.Scope) -> rights.Rights:
+    """The rights that a component needs in a scope."""
     return {
-        (group, resource, verb)
-        for rule in role["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
+        (resource.group, "/".join(filter(None, (resource.plural, use.subresource))), verb)
+        for resource in resources.ALL
+        for use in resource.uses
+        if (use.component, use.scope) == (component, scope)
+        for verb in use.verbs
     }
-
-
-def used(wanted: typing.Iterable[resources.Resource[Any]]) -> set[tuple[str, str, str]]:
-    """The rights that the client needs, as (API group, resource, verb)."""
-    found = set()
-    for resource in wanted:
-        found |= {(resource.group, resource.plural, verb) for verb in resource.verbs}
-        found |= {
-            (resource.group, f"{resource.plural}/{part}", verb)
-            for part, verbs in resource.subresources
-            for verb in verbs
-        }
-    return found

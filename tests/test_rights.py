@@ -2,11 +2,12 @@
 The rights that the chart grants are the rights that kavip uses: nothing is refused, and nothing is unused.
 
 One run does everything once: it waits for keepalived-operator, serves groups, pools and Services with and without
-addresses, emits Events, asks whether a user may set external IPs, creates the objects for Prometheus, changes the
-leader and renews the CA. Then the API server's audit log is compared with the roles in both directions.
+addresses, emits Events, sends SubjectAccessReviews for external IPs, creates the objects for Prometheus, changes the
+leader and renews the CA. Then the API server's audit log is compared with the roles of each account in both directions.
 """
 
 import json
+import os
 import ssl
 import sys
 import urllib.request
@@ -36,18 +37,11 @@ from tests.webhook.httpclient import review_body
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.chart]
 
-ACCOUNT = f"system:serviceaccount:{manifests.NAMESPACE}:kavip"
+HOME = "lb"  # of the group in config/samples
+OWN = manifests.NAMESPACE
 PROMETHEUS = "the Roles for Prometheus grant it, and RBAC lets an account grant only rights that it has"
-HELD = {
-    Right(GROUPS.group, "keepalivedgroups/finalizers", "update"): "OwnerReferencesPermissionEnforcement asks for it",
-    Right("", "endpoints", "get"): PROMETHEUS,
-    Right("", "endpoints", "list"): PROMETHEUS,
-    Right("", "endpoints", "watch"): PROMETHEUS,
-    Right("", "pods", "delete"): "this run has no pods of keepalived-operator's to take over",
-    Right("", "pods", "get"): PROMETHEUS,
-    Right("", "services", "get"): PROMETHEUS,
-}
-"""Rights that no request ever needs, each with the reason why kavip holds it."""
+TOPOLOGIES = {"combined": {"kavip": "run"}, "split": {"kavip-webhook": "webhook", "kavip-controller": "controller"}}
+"""The accounts of each topology, and the commands that run under them."""
 
 NODE = {
     "apiVersion": "v1",
@@ -55,45 +49,76 @@ NODE = {
     "metadata": {"name": "n1", "labels": {"kubernetes.io/os": "linux"}},
     "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.11"}]},
 }
-TOLD = "{.items[*].metadata.annotations." + names.CONFIG_HASH_ANNOTATION.replace(".", r"\.") + "}"
+HASH_ANNOTATIONS = "{.items[*].metadata.annotations." + names.CONFIG_HASH_ANNOTATION.replace(".", r"\.") + "}"
 SIGNS = (
     ["service", "web", "--output=jsonpath={.status.loadBalancer.ingress[*].ip}"],
-    ["daemonset", "edge", "--output=name"],
-    ["configmap", "edge", "--output=name"],
-    ["pods", f"--output=jsonpath={TOLD}"],
-    ["podmonitor", "edge", "--output=name"],
-    ["rolebinding", "edge-prometheus-k8s", "--output=name"],
+    ["daemonset", "edge", f"-n{HOME}", "--output=name"],
+    ["configmap", "edge", f"-n{HOME}", "--output=name"],
+    ["pods", f"-n{HOME}", f"--output=jsonpath={HASH_ANNOTATIONS}"],
+    ["podmonitor", "edge", f"-n{HOME}", "--output=name"],
+    ["rolebinding", "edge-prometheus-k8s", f"-n{HOME}", "--output=name"],
     ["events", "--field-selector=reason=Assigned", "--output=name"],
-    ["keepalivedgroup", "edge", "--output=jsonpath={.status.conditions[*].type}"],
+    ["keepalivedgroup", "edge", f"-n{HOME}", "--output=jsonpath={.status.conditions[*].type}"],
     ["vippool", "edge", "--output=jsonpath={.status.ipv4.assigned}"],
-    ["lease", names.LEASE_NAME, f"-n{manifests.NAMESPACE}", "--output=jsonpath={.spec.holderIdentity}"],
+    ["lease", names.LEASE_NAME, f"-n{OWN}", "--output=jsonpath={.spec.holderIdentity}"],
     ["validatingwebhookconfiguration", "kavip", "--output=jsonpath={.webhooks[0].clientConfig.caBundle}"],
 )
 """Arguments of ``kubectl get`` that print something once kavip has done its work."""
 
 
+def unused(topology: str, groups: str) -> dict[Right, str]:
+    """
+    Rights that no request of the run needs, each with the reason why kavip holds it.
+
+    *groups* is the namespace of the Roles for groups; "" for rights in all namespaces.
+    """
+    found = {
+        Right(GROUPS.group, "keepalivedgroups/finalizers", "update", groups): "OwnerReferencesPermissionEnforcement",
+        Right("", "pods", "delete", groups): "this run has no pods of keepalived-operator's to take over",
+        Right("events.k8s.io", "events", "patch", OWN): "no Event of the webhook is repeated in this run",
+    }
+    found |= {Right("", "endpoints", verb, groups): PROMETHEUS for verb in ("get", "list", "watch")}
+    found |= {Right("", kind, "get", groups): PROMETHEUS for kind in ("pods", "services")}
+    if groups:  # Services are listed in the whole cluster
+        found |= {Right("", "services", verb, groups): PROMETHEUS for verb in ("list", "watch")}
+    if topology == "combined":
+        handed = {"get", "list", "watch", "patch"}
+        found |= {Right("", "configmaps", verb, OWN, names.CA_CONFIGMAP_NAME): "only split hands it" for verb in handed}
+        found |= {Right("", "configmaps", "create", OWN): "only split hands the trust bundle over"}
+    return found
+
+
 @dataclass(slots=True)
 class Cluster:
-    """A control plane with the chart, and replicas of kavip that run as its service account."""
+    """A control plane with the chart, and replicas of kavip that run as its service accounts."""
 
     plane: ControlPlane
     folder: Path
+    topology: str
     replicas: list[Process] = field(default_factory=list)
     port: int = field(default_factory=free_port)
 
-    def start(self) -> Process:
-        """Start another replica; the first one answers reviews on :attr:`port`."""
-        groups = ("system:serviceaccounts", f"system:serviceaccounts:{manifests.NAMESPACE}", "system:authenticated")
-        number = len(self.replicas)
+    def start(self, number: int) -> list[Process]:
+        """Start a replica of each Deployment, with its settings; number 0 answers reviews on :attr:`port`."""
+        started = [self._start(name, command, number) for name, command in TOPOLOGIES[self.topology].items()]
+        self.replicas += started
+        return started
+
+    def _start(self, name: str, command: str, number: int) -> Process:
         flags = [
-            f"--kubeconfig={self.plane.user(ACCOUNT, *groups)}",
-            *(f"--namespace={manifests.NAMESPACE}", f"--identity=replica-{number}", "--webhook-host=127.0.0.1"),
+            f"--kubeconfig={self.plane.user(account(name), *SERVICE_ACCOUNTS)}",
+            *(f"--namespace={OWN}", f"--identity=replica-{number}", "--webhook-host=127.0.0.1"),
             *(f"--webhook-port={0 if number else self.port}", "--metrics-port=0", "--probe-port=0"),
             *("--lease-seconds=6", "--drain-seconds=0"),
         ]
-        log = self.folder / f"kavip-{number}.log"
-        self.replicas.append(process.spawn([sys.executable, "-m", "kavip", "run", *flags], log=log))
-        return self.replicas[-1]
+        log = self.folder / f"{name}-{number}.log"
+        return process.spawn([sys.executable, "-m", "kavip", command, *flags], log=log, env=self._environment(name))
+
+    def _environment(self, name: str) -> dict[str, str]:
+        """The environment of this process, with the settings of the Deployment."""
+        found = json.loads(self.get("deployment", name, f"-n{OWN}", "--output=json"))
+        (container,) = found["spec"]["template"]["spec"]["containers"]
+        return os.environ | {each["name"]: each["value"] for each in container["env"] if each.get("value")}
 
     def apply(self, *objects: dict[str, Any]) -> None:
         """Run ``kubectl apply`` for *objects*."""
@@ -103,28 +128,41 @@ class Cluster:
         """The output of ``kubectl get``; "" for a missing object."""
         return str(self.plane.kubectl("get", *args, check=False).stdout)
 
-    def requests(self) -> list[Event]:
-        """The requests of kavip."""
-        return [event for event in self.plane.audit if event.user == ACCOUNT]
+    def requests(self, name: str = "") -> list[Event]:
+        """The requests of the account *name*, or of all accounts of kavip."""
+        wanted = {account(each) for each in ([name] if name else TOPOLOGIES[self.topology])}
+        return [event for event in self.plane.audit if event.user in wanted]
 
 
-@pytest.fixture
-def cluster(programs: Programs, tmp_path: Path) -> Iterator[Cluster]:
+SERVICE_ACCOUNTS = ("system:serviceaccounts", f"system:serviceaccounts:{OWN}", "system:authenticated")
+
+
+def account(name: str) -> str:
+    """The user of a ServiceAccount of kavip."""
+    return f"system:serviceaccount:{OWN}:{name}"
+
+
+@pytest.fixture(params=[("combined", ""), ("split", ""), ("split", HOME)], ids=lambda given: "-".join(given).strip("-"))
+def cluster(programs: Programs, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A cluster with the CRDs of OpenShift and Prometheus, and the chart; its webhooks are not reachable."""
+    topology, groups = request.param
     with runs.temporary() as state, ControlPlane(programs, state, components=(CONTROLLERS,)) as plane:
         plane.kubectl("create", f"--filename={manifests.FOREIGN_CRDS}")
+        plane.kubectl("create", "namespace", HOME)
         plane.wait_established()
-        install = ["install", "kavip", str(manifests.CHART), f"--namespace={manifests.NAMESPACE}", "--create-namespace"]
-        down = "--set=webhook.failurePolicy.validating=Ignore"
-        run([programs["helm"], *install, down], env={"KUBECONFIG": str(plane.kubeconfig), "HOME": str(state)})
+        install = ["install", "kavip", str(manifests.CHART), f"--namespace={OWN}", "--create-namespace"]
+        down = f"--set=webhook.failurePolicy.validating=Ignore,topology={topology}"
+        only = f"--set-json=groupNamespaces={json.dumps([groups] if groups else [])}"
+        run([programs["helm"], *install, down, only], env={"KUBECONFIG": str(plane.kubeconfig), "HOME": str(state)})
         wait_served(plane)
-        wait_bound(plane, ACCOUNT)
-        made = Cluster(plane, tmp_path)
+        for name in TOPOLOGIES[topology]:
+            wait_bound(plane, account(name), leads=name != "kavip-webhook")
+        made = Cluster(plane, tmp_path, topology)
         try:
             yield made
         finally:
             process.stop(made.replicas)
-            for log in sorted(tmp_path.glob("kavip-*.log")):
+            for log in sorted(tmp_path.glob("kavip*.log")):
                 print(f"--- {log.name}", process.tail(log, 60), sep="\n")  # noqa: T201 - shown when the test fails
 
 
@@ -133,20 +171,23 @@ def test_rights_suffice_and_none_is_unused(cluster: Cluster) -> None:
     No request of a full run is refused, and every right is used, except those that are held for a documented reason.
     """
     do_everything(cluster)
-    asked = cluster.requests()
-    assert [f"{event.verb} {event.uri}" for event in asked if event.code in (401, 403)] == []
-    needed, held = used(asked), set(granted(roles_of(cluster.plane)))
-    assert {right for right in needed if not any(one.covers(right) for one in held)} == set()
-    idle = {right for right in held if not any(right.covers(one) for one in needed)}
-    assert sorted(map(str, idle)) == sorted(map(str, HELD))
+    refused = [event for event in cluster.requests() if event.code in (401, 403)]
+    assert [f"{event.user} {event.verb} {event.uri}" for event in refused] == []
+    idle = set()
+    for name in TOPOLOGIES[cluster.topology]:
+        needed, held = used(cluster.requests(name)), set(granted(roles_of(cluster.plane, name)))
+        assert {right for right in needed if not any(one.covers(right) for one in held)} == set(), name
+        idle |= {right for right in held if not any(right.covers(one) for one in needed)}
+    namespaces = {right.namespace for right in idle if right.resource == "endpoints"}
+    assert sorted(map(str, idle)) == sorted(map(str, unused(cluster.topology, *namespaces)))
 
 
-def roles_of(plane: ControlPlane) -> Iterator[dict[str, Any]]:
-    """Every role that is bound to kavip's account in the API server."""
+def roles_of(plane: ControlPlane, name: str) -> Iterator[dict[str, Any]]:
+    """Every role that is bound to the account *name* in the API server."""
     for kind in ("clusterrolebindings", "rolebindings"):
         for binding in json.loads(plane.kubectl("get", kind, "-A", "-o", "json").stdout)["items"]:
             subjects = {(each["kind"], each["name"], each.get("namespace")) for each in binding.get("subjects", ())}
-            if ("ServiceAccount", "kavip", manifests.NAMESPACE) in subjects:
+            if ("ServiceAccount", name, OWN) in subjects:
                 ref, where = binding["roleRef"], binding["metadata"].get("namespace", "")
                 found = json.loads(
                     plane.kubectl("get", ref["kind"], ref["name"], f"--namespace={where}", "-o", "json").stdout
@@ -159,11 +200,12 @@ def roles_of(plane: ControlPlane) -> Iterator[dict[str, Any]]:
 def do_everything(cluster: Cluster) -> None:
     """Do once everything that happens during the life of an installation."""
     create_keepalived_operator(cluster)
-    first = cluster.start()
+    first = cluster.start(0)
     cluster.plane.kubectl("create", "--filename=-", input=json.dumps(NODE))
     cluster.plane.kubectl("apply", "--server-side", "--kustomize", str(manifests.CONFIG / "samples"))
     cluster.apply(a_service("none", namespace="default", annotations={names.POOL_ANNOTATION: "nowhere"}))
-    wait_for(cluster, "kavip waits for keepalived-operator", "keepalivedgroup", "edge", has="OldOperatorRunning")
+    group = ("keepalivedgroup", "edge", f"-n{HOME}")
+    wait_for(cluster, "kavip waits for keepalived-operator", *group, has="OldOperatorRunning")
     cluster.plane.kubectl("scale", "deployment", "keepalived-operator", "--replicas=0")
     repeat_an_event(cluster)
     for sign in SIGNS:
@@ -176,9 +218,9 @@ def do_everything(cluster: Cluster) -> None:
     make_the_ca_due(cluster)
     process.wait_for("the CA is renewed", lambda: DUE not in ca(cluster), timeout=90, interval=0.5)
     process.wait_for("the Event becomes a series", lambda: did(cluster, "patch", "events"), timeout=150, interval=1)
-    cluster.start()
-    process.stop([first])
-    wait_for(cluster, "the other replica leads", "lease", names.LEASE_NAME, f"-n{manifests.NAMESPACE}", has="replica-1")
+    cluster.start(1)
+    process.stop(first)
+    wait_for(cluster, "the other replica leads", "lease", names.LEASE_NAME, f"-n{OWN}", has="replica-1")
 
 
 def create_keepalived_operator(cluster: Cluster) -> None:
@@ -195,21 +237,20 @@ def create_keepalived_operator(cluster: Cluster) -> None:
 
 def repeat_an_event(cluster: Cluster) -> None:
     """Make a second default group, correct it and make it again: after a minute there is one Event with a series."""
-    second = {**a_group("second"), "metadata": {"name": "second", "namespace": "default"}}
+    second = {**a_group("second"), "metadata": {"name": "second", "namespace": HOME}}
     cluster.apply(second)
-    wait_for(cluster, "the group is accepted", "keepalivedgroup", "second", has='"Accepted"')
+    group = ("keepalivedgroup", "second", f"-n{HOME}")
+    wait_for(cluster, "the group is accepted", *group, has='"Accepted"')
     for label, reason in (("true", "DuplicateDefault"), ("false", "the group is served"), ("true", "DuplicateDefault")):
-        cluster.plane.kubectl(
-            "label", "--overwrite", "keepalivedgroup", "second", f"{names.DEFAULT_GROUP_LABEL}={label}"
-        )
-        wait_for(cluster, reason, "keepalivedgroup", "second", has=reason)
+        cluster.plane.kubectl("label", "--overwrite", *group, f"{names.DEFAULT_GROUP_LABEL}={label}")
+        wait_for(cluster, reason, *group, has=reason)
 
 
 def post_an_external_ip_review(cluster: Cluster) -> None:
     """Post a review in place of the API server, which cannot reach kavip's Service here."""
-    asked = a_service("outside", namespace="default", annotations={names.POOL_ANNOTATION: "edge"})
-    asked["spec"]["externalIPs"] = ["203.0.113.7"]
-    body = review_body(names.VALIDATE_SERVICE_PATH, asked)
+    service = a_service("outside", namespace="default", annotations={names.POOL_ANNOTATION: "edge"})
+    service["spec"]["externalIPs"] = ["203.0.113.7"]
+    body = review_body(names.VALIDATE_SERVICE_PATH, service)
     url = f"https://127.0.0.1:{cluster.port}{names.VALIDATE_SERVICE_PATH}"
     request = urllib.request.Request(url, data=body, headers={"Content-Type": "application/json"})
     with urllib.request.urlopen(request, context=ssl._create_unverified_context(), timeout=30) as answer:
@@ -226,14 +267,14 @@ def make_the_ca_due(cluster: Cluster) -> None:
     """Replace the CA by one that is due for renewal."""
     data = {"tls.crt": DUE, "tls.key": b64encode(PAIR.key_pem).decode(), "ca.crt": DUE}
     cluster.plane.kubectl(
-        *("patch", "secret", names.CA_SECRET_NAME, f"-n{manifests.NAMESPACE}", "--type=merge"),
+        *("patch", "secret", names.CA_SECRET_NAME, f"-n{OWN}", "--type=merge"),
         *("-p", json.dumps({"data": data})),
     )
 
 
 def ca(cluster: Cluster) -> str:
     """The CA certificate in the Secret."""
-    return cluster.get("secret", names.CA_SECRET_NAME, f"-n{manifests.NAMESPACE}", "-o", r"jsonpath={.data.tls\.crt}")
+    return cluster.get("secret", names.CA_SECRET_NAME, f"-n{OWN}", "-o", r"jsonpath={.data.tls\.crt}")
 
 
 def did(cluster: Cluster, verb: str, resource: str) -> bool:

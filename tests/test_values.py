@@ -65,9 +65,10 @@ class TestValues:
         """Package, program, chart and image have one version."""
         chart = manifests.objects(manifests.CHART / "Chart.yaml")[0]
         project = tomllib.loads((manifests.ROOT / "pyproject.toml").read_text())["project"]
-        manager = manifests.only(manifests.objects(manifests.CONFIG / "manager" / "manager.yaml"), "Deployment")
-        image = manager["spec"]["template"]["spec"]["containers"][0]["image"]
-        found = {project["version"], chart["version"], chart["appVersion"], image.rpartition(":")[2]}
+        manager = manifests.objects(manifests.CONFIG / "manager" / "manager.yaml")
+        pods = [each["spec"]["template"]["spec"] for each in manager if each["kind"] == "Deployment"]
+        tags = {pod["containers"][0]["image"].rpartition(":")[2] for pod in pods}
+        found = {project["version"], chart["version"], chart["appVersion"], *tags}
         assert found == {kavip.__version__}
 
 
@@ -86,7 +87,7 @@ def named(schema: dict[str, Any], path: str) -> Iterator[str]:
         yield from named(inner, f"{path}.{name}".lstrip("."))
 
 
-OPAQUE = {"resources"}
+OPAQUE = {"resources", "webhook.resources", "controller.resources"}
 """Values whose type Kubernetes defines."""
 
 

@@ -1,4 +1,4 @@
-"""``make demo``: start a cluster, install kavip, do what a user does. Exit status 1 when anything was not as told."""
+"""``make demo``: start a cluster, install kavip, do what a user does. The exit status is 1 if a claim does not hold."""
 
 import sys
 import time
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from hack.demo import acts, corruption, migration
-from hack.demo.story import Story
+from hack.demo import corruption, migration, steps
+from hack.demo.session import Session
 from hack.testbed import images, prepare, programs, runs
 from hack.testbed.cluster import Cluster
 from hack.testbed.progress import step
@@ -23,20 +23,22 @@ def image() -> Path:
     )
 
 
-def tell(story: Story) -> None:
-    """The whole story."""
-    acts.install(story, repository=REPOSITORY, tag=TAG)
-    acts.refuse(story)
-    acts.use(story)
-    acts.assign(story)
-    acts.add(story)
-    acts.look(story)
-    corruption.dismiss(story)
-    acts.kill(story)
-    corruption.deliver(story, service=acts.SERVICE)
-    acts.remove(story)
-    migration.take_over(story)
-    acts.power_off(story)
+def run_steps(session: Session) -> None:
+    """Run all steps."""
+    steps.install(session, repository=REPOSITORY, tag=TAG)
+    steps.refuse(session)
+    steps.use(session)
+    steps.assign(session)
+    steps.spread(session)
+    steps.add(session)
+    steps.look(session)
+    steps.measure_memory(session)
+    corruption.stop_kavip(session)
+    steps.kill(session)
+    corruption.break_config(session, service=steps.SERVICE)
+    steps.remove(session)
+    migration.take_over(session)
+    steps.power_off(session)
 
 
 @click.command()
@@ -51,13 +53,13 @@ def main() -> None:
         with step("Start a cluster", "three nodes, each a machine of namespaces with kubelet and containerd"):
             cluster.start()
         try:
-            story = Story(cluster)
-            story.title("The cluster")
-            story.kubectl("get", "nodes", "-o", "wide")
-            tell(story)
-            story.figure("Wall time", f"{time.monotonic() - ready:.0f} s")
-            story.figure("Before that, to have programs and images", f"{ready - began:.0f} s")
-            good = story.summary()
+            session = Session(cluster)
+            session.title("The cluster")
+            session.kubectl("get", "nodes", "-o", "wide")
+            run_steps(session)
+            session.figure("Wall time", f"{time.monotonic() - ready:.0f} s")
+            session.figure("Before that, to have programs and images", f"{ready - began:.0f} s")
+            good = session.summary()
         finally:
             cluster.stop()
     sys.exit(0 if good else 1)

@@ -1,66 +1,68 @@
-"""The act with a configuration that would crash keepalived: it reaches the nodes without kavip, and no node runs it."""
+"""The step with a configuration that would crash keepalived: it reaches the nodes, and no node runs it."""
 
 import hashlib
 import json
 import time
 from typing import Any
 
-from hack.demo.story import Story, state_url
+from hack.demo.session import Session, state_url
 from hack.testbed.node import Node
 from kavip import names
 
 GROUP, NAMESPACE = "edge", "lb"
+CONTROLLER = "kavip-controller"
 
 
-def dismiss(story: Story) -> None:
-    """Begin to stop kavip, which would mend what comes next; that takes ten seconds, for its webhook says farewell."""
-    story.title("kavip is stopped: what runs does not need it")
-    _scale(story, 0)
+def stop_kavip(session: Session) -> None:
+    """Begin to stop the controller, which would revert the next edit."""
+    session.title("The controller is stopped: the data plane does not need it")
+    _scale(session, 0)
 
 
-def deliver(story: Story, *, service: str) -> None:
-    """Stop kavip and write a broken text into the ConfigMap: the agents refuse it, and the VIP answers."""
-    story.title("A bad configuration reaches the nodes, past kavip")
-    story.wait("no replica of kavip is left", lambda: not _replicas(story))
-    address = story.address(service)
-    data = story.get("configmap", GROUP, "-n", NAMESPACE)["data"]
+def break_config(session: Session, *, service: str) -> None:
+    """Wait until the controller is stopped, break the ConfigMap: the agents refuse it, and the VIP answers."""
+    session.title("A bad configuration reaches the nodes without kavip")
+    session.wait("no replica of the controller is left", lambda: not _replicas(session))
+    address = session.address(service)
+    data = session.get("configmap", GROUP, "-n", NAMESPACE)["data"]
     text = data[names.CONFIG_KEY].replace("\n}\n", "\n", 1)
     meta = {**json.loads(data[names.AGENT_KEY]), "configHash": hashlib.sha256(text.encode()).hexdigest()[:16]}
     broken = {names.CONFIG_KEY: text, names.AGENT_KEY: json.dumps(meta)}
-    with story.asking(address) as outage:
+    with session.measure_outage(address) as outage:
         print("   a user edits the ConfigMap of the group, and deletes the brace after global_defs", flush=True)
         patch = ("patch", "configmap", GROUP, "-n", NAMESPACE, "--type=merge", "-p", json.dumps({"data": broken}))
-        story.cluster.kubectl(*patch)
+        session.cluster.kubectl(*patch)
         note = f"{names.CONFIG_HASH_ANNOTATION}={meta['configHash']}"
-        story.cluster.kubectl(
+        session.cluster.kubectl(
             "annotate", "pods", "-n", NAMESPACE, "-l", f"keepalivedGroup={GROUP}", note, "--overwrite"
         )
-        nodes = [node for node in story.cluster.nodes if node.running]
-        story.wait("every agent refuses it", lambda: all(_refused(story, node) for node in nodes))
+        nodes = [node for node in session.cluster.nodes if node.running]
+        session.wait("every agent refuses it", lambda: all(_refused(session, node) for node in nodes))
         print(f"$ curl {state_url(nodes[0])}   # .refused", flush=True)
-        print(f"  {_refused(story, nodes[0])}", flush=True)
+        print(f"  {_refused(session, nodes[0])}", flush=True)
         time.sleep(1)
-    runs_on = "the last good one runs on: no request to the VIP failed"
-    story.claim(runs_on, outage.failed == 0, str(outage), timed=outage.moved)
-    _scale(story, 2)
-    story.cluster.kubectl("rollout", "status", "deployment", "kavip", "-n", "kavip", "--timeout=240s")
-    story.wait("kavip is back, and the nodes run its configuration", lambda: _is_current(story))
+    claim = "the nodes keep the last good configuration: no request to the VIP failed"
+    session.claim(claim, outage.failed == 0, str(outage), timed=outage.moved)
+    _scale(session, 2)
+    session.cluster.kubectl("rollout", "status", "deployment", CONTROLLER, "-n", "kavip", "--timeout=240s")
+    session.wait("the controller is back, and the nodes run its configuration", lambda: _is_current(session))
 
 
-def _scale(story: Story, replicas: int) -> None:
-    story.kubectl("scale", "deployment", "kavip", "-n", "kavip", f"--replicas={replicas}")
+def _scale(session: Session, replicas: int) -> None:
+    session.kubectl("scale", "deployment", CONTROLLER, "-n", "kavip", f"--replicas={replicas}")
 
 
-def _replicas(story: Story) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = story.get("pods", "-n", "kavip", "-l", "app.kubernetes.io/name=kavip")["items"]
+def _replicas(session: Session) -> list[dict[str, Any]]:
+    selected = ("-l", f"app.kubernetes.io/name={CONTROLLER}")
+    found: list[dict[str, Any]] = session.get("pods", "-n", "kavip", *selected)["items"]
     return found
 
 
-def _refused(story: Story, node: Node) -> str:
-    return str(story.state(node).get("refused", ""))
+def _refused(session: Session, node: Node) -> str:
+    return str(session.state(node).get("refused", ""))
 
 
-def _is_current(story: Story) -> bool:
-    return story.condition("keepalivedgroup", f"{NAMESPACE}/{GROUP}", "Programmed")[0] == "True" and not any(
-        _refused(story, node) for node in story.cluster.nodes if node.running
+def _is_current(session: Session) -> bool:
+    return session.condition("keepalivedgroup", f"{NAMESPACE}/{GROUP}", "Programmed")[0] == "True" and not any(
+        _refused(session, node) for node in session.cluster.nodes if node.running
     )

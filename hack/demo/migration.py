@@ -1,11 +1,11 @@
-"""The act in which a live keepalived-operator is taken over: one annotation, and its VIP never goes away."""
+"""The step that takes over a live keepalived-operator: one annotation, and its VIP is never away."""
 
 import json
 from typing import Any
 
 import yaml
 
-from hack.demo.story import MANIFESTS, Story
+from hack.demo.session import MANIFESTS, Session
 from hack.testbed.node import Node
 
 GROUP, VIP = "lb/legacy", "192.0.2.150"
@@ -14,83 +14,92 @@ ADVERTISEMENT = 1.0
 """Seconds between two of the old daemons' advertisements: a VIP whose holder just dies is away for three of them."""
 
 
-def take_over(story: Story) -> None:
-    """An installation of keepalived-operator, with pods that hold a VIP; kavip takes it over node by node."""
-    story.title("Coming from keepalived-operator: its pods are replaced, and the VIP stays")
-    _install(story)
-    story.wait("kavip waits while the old operator runs", lambda: "Deployment" in _accepted(story))
+def take_over(session: Session) -> None:
+    """Install keepalived-operator, with pods that hold a VIP; kavip takes it over node by node."""
+    session.title("Migration from keepalived-operator: its pods are replaced, and the VIP stays available")
+    _install(session)
+    session.wait("kavip waits while the old operator runs", lambda: "Deployment" in _accepted(session))
     operator = ("keepalived-operator-controller-manager", "-n", "keepalived-operator")
-    story.kubectl("scale", "deployment", *operator, "--replicas=0")
-    story.wait("then it says how to go on", lambda: "kavip.io/take-over=true" in _accepted(story))
-    print(f"   {_accepted(story)}", flush=True)
-    old = _conf(story)
-    pods = _pods(story)
-    holder = story.holder(VIP)
+    session.kubectl("scale", "deployment", *operator, "--replicas=0")
+    session.wait(
+        "then the condition has the command for the next step", lambda: "kavip.io/take-over=true" in _accepted(session)
+    )
+    print(f"   {_accepted(session)}", flush=True)
+    old = _conf(session)
+    pods = _pods(session)
+    holder = session.holder(VIP)
     kept = True
-    with story.asking(VIP) as outage:
-        story.kubectl("annotate", "keepalivedgroup", "legacy", "-n", "lb", "kavip.io/take-over=true")
+    with session.measure_outage(VIP) as outage:
+        session.kubectl("annotate", "keepalivedgroup", "legacy", "-n", "lb", "kavip.io/take-over=true")
 
         def is_over() -> bool:
             nonlocal kept
-            text = _conf(story)  # read before the pods, so that a pod in the list existed during any change of the text
-            left = set(_pods(story)) & set(pods)
+            text = _conf(
+                session
+            )  # read before the pods, so that a pod in the list existed during any change of the text
+            left = set(_pods(session)) & set(pods)
             kept = kept and (not left or text == old)
-            return not left and "kavip.conf" not in _data(story) and _programmed(story) == ("True", "Programmed")
+            return not left and "kavip.conf" not in _data(session) and _programmed(session) == ("True", "Programmed")
 
-        story.wait("every node runs kavip's pod", is_over, patience=400)
-    story.kubectl("get", "pods", "-n", "lb", "-l", "keepalivedGroup=legacy", "-o", "wide")
-    story.claim("the old text did not change while an old pod ran", kept)
-    story.wait("the VIP has moved away from its old holder", lambda: _is_elsewhere(story, holder))
-    story.wait("the VIP answers there", lambda: story.answers(VIP))
-    story.claim(
+        session.wait("every node runs kavip's pod", is_over, patience=400)
+    session.kubectl("get", "pods", "-n", "lb", "-l", "keepalivedGroup=legacy", "-o", "wide")
+    session.claim("the old text did not change while an old pod ran", kept)
+    session.wait("the VIP has moved away from its old holder", lambda: _is_elsewhere(session, holder))
+    session.wait("the VIP answers there", lambda: session.answers(VIP))
+    session.claim(
         "the VIP was never away, not for one advertisement",
         outage.silence < ADVERTISEMENT,
-        f"{outage.failed} of {outage.asked} requests lost",
+        f"{outage.failed} of {outage.requests} requests lost",
         timed=True,
     )
-    story.figure("VIP silent while keepalived-operator is taken over", f"{outage.silence:.2f} s")
+    session.figure("VIP silent while keepalived-operator is taken over", f"{outage.silence:.2f} s")
 
 
-def _install(story: Story) -> None:
-    """What is there on the day of the migration."""
-    story.kubectl("apply", "-f", str(MANIFESTS / "legacy.yaml"))
-    story.wait("the operator runs", lambda: _accepted(story))
-    group = story.get("keepalivedgroup", "legacy", "-n", "lb")
+def _install(session: Session) -> None:
+    """Create the objects of an existing installation of keepalived-operator."""
+    session.kubectl("apply", "-f", str(MANIFESTS / "legacy.yaml"))
+    session.wait("the operator runs", lambda: _accepted(session))
+    group = session.get("keepalivedgroup", "legacy", "-n", "lb")
     owner = {key: group[key] for key in ("apiVersion", "kind")} | {"name": "legacy", "uid": group["metadata"]["uid"]}
     owner |= {"controller": True, "blockOwnerDeletion": True}
-    print("   its ConfigMap and its DaemonSet are made, in the shape of its last release", flush=True)
+    print(
+        "   the demo creates its ConfigMap and its DaemonSet, as the last release of the operator writes them",
+        flush=True,
+    )
     for manifest in yaml.safe_load_all((MANIFESTS / "predecessor.yaml").read_text()):
         manifest["metadata"]["ownerReferences"] = [owner]
-        story.cluster.kubectl("create", "--filename=-", input=json.dumps(manifest))
+        session.cluster.kubectl("create", "--filename=-", input=json.dumps(manifest))
     ids = json.dumps({"status": {"routerIDs": {"shop/legacy": ROUTER_ID}}})
-    story.cluster.kubectl(
+    session.cluster.kubectl(
         "patch", "keepalivedgroup", "legacy", "-n", "lb", "--subresource=status", "--type=merge", f"--patch={ids}"
     )
-    story.wait("its pods hold the VIP, which answers", lambda: len(story.holders(VIP)) == 1 and story.answers(VIP))
+    session.wait(
+        "its pods hold the VIP, which answers", lambda: len(session.holders(VIP)) == 1 and session.answers(VIP)
+    )
 
 
-def _is_elsewhere(story: Story, holder: Node) -> bool:
-    found = story.holders(VIP)
+def _is_elsewhere(session: Session, holder: Node) -> bool:
+    found = session.holders(VIP)
     return len(found) == 1 and found[0] is not holder
 
 
-def _accepted(story: Story) -> str:
-    return story.condition("keepalivedgroup", GROUP, "Accepted")[2]
+def _accepted(session: Session) -> str:
+    return session.condition("keepalivedgroup", GROUP, "Accepted")[2]
 
 
-def _programmed(story: Story) -> tuple[str, str]:
-    return story.condition("keepalivedgroup", GROUP, "Programmed")[:2]
+def _programmed(session: Session) -> tuple[str, str]:
+    return session.condition("keepalivedgroup", GROUP, "Programmed")[:2]
 
 
-def _pods(story: Story) -> list[str]:
-    found = story.get("pods", "-n", "lb", "-l", "keepalivedGroup=legacy") or {"items": []}
+def _pods(session: Session) -> list[str]:
+    found = session.get("pods", "-n", "lb", "-l", "keepalivedGroup=legacy") or {"items": []}
     return [each["metadata"]["uid"] for each in found["items"]]
 
 
-def _data(story: Story) -> dict[str, Any]:
-    found = story.get("configmap", "legacy", "-n", "lb") or {}
+def _data(session: Session) -> dict[str, Any]:
+    found = session.get("configmap", "legacy", "-n", "lb") or {}
     return dict(found.get("data", {}))
 
 
-def _conf(story: Story) -> str:
-    return str(_data(story).get("keepalived.conf", ""))
+def _conf(session: Session) -> str:
+    return str(_data(session).get("keepalived.conf", ""))

@@ -1,8 +1,8 @@
 """
 The tour of refusals: chosen cases of the table (``tests/refusals``), as manifests that a user applies.
 
-They are asked of the cluster that the table describes, made of what a user can write: the addresses that stand there in
-a status are asked for here, and groups that only answer for something have no nodes.
+The cases need the objects of the table. A user cannot write a status, so addresses in a status of the table are
+requested by annotation here, and groups that are only referred to have no nodes.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ CHOSEN: Final = (
 )
 SERVICES: Final = ("shop/first", "shop/second")
 _IN_USE: Final = "edge"  # the group that has nodes
-_PORT: Final = 9651  # keepalived-operator, which the story ends with, knows one port only, the first
+_PORT: Final = 9651  # not the first: keepalived-operator, at the end of the demo, uses that one
 
 
 def cases() -> list[Case]:
@@ -41,7 +41,7 @@ def cases() -> list[Case]:
 
 
 def cluster() -> list[Manifest]:
-    """What the cases are asked of, with the namespace of its groups."""
+    """The objects that the cases refer to, with the namespace of the groups."""
     return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "lb"}}, *_written()]
 
 
@@ -58,8 +58,8 @@ def _written() -> Iterator[Manifest]:
                 manifest["spec"] = {**found["spec"], "metricsPort": _PORT}
             case names.SERVICE:
                 held = ",".join(each["ip"] for each in _ingress(found))
-                asked = {names.ADDRESSES_ANNOTATION: held} if held else {}
-                metadata["annotations"] = {**metadata["annotations"], **asked}
+                requested = {names.ADDRESSES_ANNOTATION: held} if held else {}
+                metadata["annotations"] = {**metadata["annotations"], **requested}
         yield {**manifest, "metadata": metadata}
 
 

@@ -5,8 +5,8 @@ import sys
 import click
 
 from hack.demo.__main__ import image
-from hack.endurance import course, disturb
-from hack.endurance.course import DISTURBANCES, KILL, Course
+from hack.endurance import disturb, endurancerun
+from hack.endurance.endurancerun import DISTURBANCES, KILL, Run
 from hack.testbed import programs, runs
 from hack.testbed.cluster import Cluster
 from hack.testbed.progress import step
@@ -16,8 +16,8 @@ KILLS = 4
 
 
 @click.command()
-@click.option("--writes", default=20_000, show_default=True, help="The fewest writes, over all disturbances.")
-@click.option("--rate", default=200.0, show_default=True, help="The most writes per second.")
+@click.option("--writes", default=20_000, show_default=True, help="The minimum of writes, over all disturbances.")
+@click.option("--rate", default=200.0, show_default=True, help="The maximum of writes per second.")
 @click.option("--set", "values", multiple=True, help="Chart values, as helm takes them.")
 @click.option("--only", multiple=True, type=click.Choice([*DISTURBANCES, KILL]), help="Run only these disturbances.")
 def main(writes: int, rate: float, values: tuple[str, ...], only: tuple[str, ...]) -> None:
@@ -30,11 +30,11 @@ def main(writes: int, rate: float, values: tuple[str, ...], only: tuple[str, ...
             cluster.start()
         try:
             with step("Install kavip"):
-                course.install(cluster, *(f"--set={value}" for value in values))
-            course.prepare(cluster)
+                endurancerun.install(cluster, *(f"--set={value}" for value in values))
+            endurancerun.prepare(cluster)
             good = _run_disturbances(cluster, writes, rate, only)
-            # with failurePolicy Ignore the writer would not notice a lost call of the mutating webhook
-            course.install(cluster, *(f"--set={value}" for value in (*values, STRICT)))
+            # with failurePolicy Ignore, a write succeeds although the call of the mutating webhook is lost
+            endurancerun.install(cluster, *(f"--set={value}" for value in (*values, STRICT)))
             good &= _run_kills(cluster, rate, only)
         finally:
             cluster.stop()
@@ -46,12 +46,12 @@ def _run_disturbances(cluster: Cluster, writes: int, rate: float, only: tuple[st
     wanted = {name: one for name, one in DISTURBANCES.items() if not only or name in only}
     if not wanted:
         return True
-    run = Course(cluster)
+    run = Run(cluster)
     while len(run.record.writes) < writes:
         with run.writing(rate=rate):
             for name, disturbance in wanted.items():
                 with step(name):
-                    run.leg(name, disturbance)
+                    run.run_disturbance(name, disturbance)
     return _print_table(run, not run.record.failures and not run.counters.lost + run.counters.fail_open)
 
 
@@ -59,15 +59,15 @@ def _run_kills(cluster: Cluster, rate: float, only: tuple[str, ...]) -> bool:
     """Kill a replica several times; returns whether writes failed only shortly after each kill."""
     if only and KILL not in only:
         return True
-    run = Course(cluster)
+    run = Run(cluster)
     with run.writing(rate=rate):
         for _ in range(KILLS):
             with step(KILL):
-                run.leg(KILL, disturb.kill)
-    return _print_table(run, all(leg.span < course.LATEST for leg in run.legs))
+                run.run_disturbance(KILL, disturb.kill)
+    return _print_table(run, all(period.span < endurancerun.LATEST for period in run.periods))
 
 
-def _print_table(run: Course, good: bool) -> bool:
+def _print_table(run: Run, good: bool) -> bool:
     print(run.table(), flush=True)
     return good
 

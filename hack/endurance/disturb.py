@@ -1,4 +1,4 @@
-"""Disturbances of kavip while Services are written: each returns when it is over and all replicas are ready again."""
+"""Disturbances of kavip while Services are written: each returns when all replicas are ready again."""
 
 import base64
 import json
@@ -21,7 +21,10 @@ from kavip.pki.verification import has_signed
 NAMESPACE: Final = "kavip"
 CHART: Final = Path(__file__).parents[2] / "charts" / "kavip"
 _OWN: Final = f"--namespace={NAMESPACE}"
-_SELECTED: Final = "--selector=app.kubernetes.io/name=kavip"
+_RELEASE: Final = "--selector=app.kubernetes.io/instance=kavip"
+_PODS: Final = "--selector=app.kubernetes.io/part-of=kavip"
+_WEBHOOK: Final = "--selector=app.kubernetes.io/name=kavip"
+_SERVING: Final = (["webhook"], ["run"])  # the commands, one for each topology
 _PATIENCE: Final = 240.0
 _SHOW: Final = (
     "import ssl, sys; [print(ssl.get_server_certificate((host, sys.argv[1]), timeout=2)) for host in sys.argv[2:]]"
@@ -32,29 +35,32 @@ Disturbance = Callable[[Cluster], float | None]
 
 
 def roll(cluster: Cluster) -> None:
-    """``kubectl rollout restart``."""
+    """``kubectl rollout restart`` of all Deployments of kavip."""
     before = _pods(cluster)
-    cluster.kubectl("rollout", "restart", "deployment", "kavip", _OWN)
+    cluster.kubectl("rollout", "restart", "deployment", _RELEASE, _OWN)
     _replaced(cluster, before)
 
 
 def upgrade(cluster: Cluster) -> None:
     """``helm upgrade`` that changes the pods' template."""
+    _upgrade(cluster, f"--set-string=podAnnotations.endurance={time.monotonic_ns()}")
+
+
+def _upgrade(cluster: Cluster, change: str) -> None:
     before = _pods(cluster)
-    mark = f"--set-string=podAnnotations.endurance={time.monotonic_ns()}"
-    cluster.helm("upgrade", "kavip", str(CHART), _OWN, "--reuse-values", mark)
+    cluster.helm("upgrade", "kavip", str(CHART), _OWN, "--reuse-values", change)
     _replaced(cluster, before)
 
 
 def delete(cluster: Cluster) -> None:
-    """``kubectl delete pod``, of the replica that the API server asks most."""
+    """``kubectl delete pod``, of the replica with most connections of the API server."""
     victim, _ = _busiest(cluster)
     cluster.kubectl("delete", "pod", victim, _OWN, "--wait=false")
     _replaced(cluster, {victim})
 
 
 def drain(cluster: Cluster) -> None:
-    """``kubectl drain`` of the node of the replica that the API server asks most, and ``kubectl uncordon``."""
+    """``kubectl drain`` of the node of the replica with most connections, and ``kubectl uncordon``."""
     victim, node = _busiest(cluster)
     cluster.kubectl("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=110s")
     cluster.kubectl("uncordon", node)
@@ -62,7 +68,7 @@ def drain(cluster: Cluster) -> None:
 
 
 def rotate(cluster: Cluster, *, meanwhile: Disturbance = lambda _: None) -> None:
-    """The CA's Secret is deleted: replicas make a new CA, serve leaves of it once trusted, and drop the old."""
+    """Delete the Secret of the CA: replicas create a new CA, serve leaves of it once trusted, and drop the old one."""
     before = _authority(cluster)
     cluster.kubectl("delete", "secret", names.CA_SECRET_NAME, _OWN)
     meanwhile(cluster)
@@ -79,12 +85,12 @@ def rotate(cluster: Cluster, *, meanwhile: Disturbance = lambda _: None) -> None
 
 
 def rotate_and_roll(cluster: Cluster) -> None:
-    """The Secret is deleted, and all replicas are restarted at the same time."""
+    """Delete the Secret and restart all replicas at the same time."""
     rotate(cluster, meanwhile=roll)
 
 
 def kill(cluster: Cluster) -> float:
-    """``kill -9`` of the process of the replica that the API server asks most."""
+    """``kill -9`` of the process of the replica with most connections of the API server."""
     victim, node = _busiest(cluster)
     before = _restarts(cluster, victim)
     running = _process(cluster, node)
@@ -92,47 +98,51 @@ def kill(cluster: Cluster) -> float:
     running.signal(9)
 
     def restarted() -> bool:
-        return _restarts(cluster, victim) > before and whole(cluster)
+        return _restarts(cluster, victim) > before and is_rolled_out(cluster)
 
     wait_for("the killed replica is back", restarted, timeout=_PATIENCE, interval=0.3)
     return struck
 
 
-def _replaced(cluster: Cluster, gone: set[str]) -> None:
-    """Wait until the pods *gone* have ended and all replicas are ready."""
+def _replaced(cluster: Cluster, old: set[str]) -> None:
+    """Wait until the pods *old* have ended and all replicas are ready."""
 
     def over() -> bool:
-        return not gone & _pods(cluster) and whole(cluster)
+        return not old & _pods(cluster) and is_rolled_out(cluster)
 
-    wait_for("the old pods are gone and the new ones ready", over, timeout=_PATIENCE, interval=0.3)
+    wait_for("the old pods have ended and the new ones are ready", over, timeout=_PATIENCE, interval=0.3)
 
 
-def whole(cluster: Cluster) -> bool:
+def is_rolled_out(cluster: Cluster) -> bool:
     """Whether all replicas have the newest template and are ready, and no other pod is left."""
-    found = _get(cluster, "deployment", "kavip")
-    status, wanted = found.get("status", {}), found["spec"]["replicas"]
-    observed = status.get("observedGeneration") == found["metadata"]["generation"]
-    ready = observed and status.get("updatedReplicas") == status.get("readyReplicas") == wanted
-    return bool(ready and len(_pods(cluster)) == wanted)
+    found = _get(cluster, "deployments", _RELEASE)["items"]
+    wanted = sum(each["spec"]["replicas"] for each in found)
+    return bool(found) and all(map(_is_complete, found)) and len(_pods(cluster)) == wanted
+
+
+def _is_complete(deployment: Any) -> bool:
+    status, wanted = deployment.get("status", {}), deployment["spec"]["replicas"]
+    observed = status.get("observedGeneration") == deployment["metadata"]["generation"]
+    return bool(observed and status.get("updatedReplicas") == status.get("readyReplicas") == wanted)
 
 
 def _pods(cluster: Cluster) -> set[str]:
-    return set(_placed(cluster))
+    return set(_nodes(cluster))
 
 
-def _placed(cluster: Cluster) -> dict[str, str]:
-    """The node of each replica, those that are ending included."""
-    items = _get(cluster, "pods", _SELECTED)["items"]
+def _nodes(cluster: Cluster) -> dict[str, str]:
+    """The node of each pod of kavip, including pods that are terminating."""
+    items = _get(cluster, "pods", _PODS)["items"]
     return {each["metadata"]["name"]: each["spec"].get("nodeName", "") for each in items}
 
 
 def _busiest(cluster: Cluster) -> tuple[str, str]:
-    """The replica to which the API server has most connections, and its node; ending another one proves little."""
+    """The webhook's replica to which the API server has most connections, and its node: most calls go to this one."""
     command = ("ss", "--no-header", "--tcp", "--numeric", "state", "established", f"( dport = :{names.WEBHOOK_PORT} )")
-    said = subprocess.run(cluster.control.command(*command), capture_output=True, text=True, check=True).stdout
-    asked = Counter(line.split()[3].rpartition(":")[0].strip("[]") for line in said.splitlines())
-    pods = _get(cluster, "pods", _SELECTED)["items"]
-    found = max(pods, key=lambda pod: asked[pod["status"].get("podIP", "")])
+    output = subprocess.run(cluster.control.command(*command), capture_output=True, text=True, check=True).stdout
+    connections = Counter(line.split()[3].rpartition(":")[0].strip("[]") for line in output.splitlines())
+    pods = _get(cluster, "pods", _WEBHOOK)["items"]
+    found = max(pods, key=lambda pod: connections[pod["status"].get("podIP", "")])
     return found["metadata"]["name"], found["spec"]["nodeName"]
 
 
@@ -142,8 +152,8 @@ def _restarts(cluster: Cluster, pod: str) -> int:
 
 
 def _process(cluster: Cluster, node: str) -> Process:
-    """``kavip run`` on *node*."""
-    running = [one for one in cluster.node(node).processes() if _command(one)[-1:] == ["run"] and _is_kavip(one)]
+    """The process on *node* that answers reviews."""
+    running = [one for one in cluster.node(node).processes() if _command(one)[-1:] in _SERVING and _is_kavip(one)]
     assert len(running) == 1, [_command(one) for one in running]
     return running[0]
 
@@ -174,8 +184,8 @@ def _trusted(cluster: Cluster) -> list[x509.Certificate]:
 
 
 def _leaves(cluster: Cluster) -> list[x509.Certificate]:
-    """The certificate that each replica shows to a new connection; nothing for a replica that does not answer."""
-    items = _get(cluster, "pods", _SELECTED)["items"]
+    """The certificate that each replica presents to a new connection; empty if any replica does not answer."""
+    items = _get(cluster, "pods", _WEBHOOK)["items"]
     hosts = [address for each in items if (address := each["status"].get("podIP"))]
     command = cluster.control.command(sys.executable, "-c", _SHOW, str(names.WEBHOOK_PORT), *hosts)
     done = subprocess.run(command, capture_output=True, check=False)

@@ -17,7 +17,7 @@ _REJECTIONS: Final = "apiserver_admission_webhook_rejection_count_total"
 _FAIL_OPEN: Final = "apiserver_admission_webhook_fail_open_count_total"
 _SECONDS: Final = "apiserver_admission_webhook_admission_duration_seconds_bucket"
 _RETRIES: Final = "rest_client_request_retries_total"
-_BY_POLICY: Final = "no_error"  # error_type of a rejection that a webhook has asked for
+_BY_POLICY: Final = "no_error"  # error_type of a rejection by a webhook
 _HOST: Final = "kavip-webhook"
 
 
@@ -74,7 +74,7 @@ class WebhookCounters:
 
     @property
     def retried(self) -> int:
-        """Calls that the API server repeated because kavip asked for it."""
+        """Calls that the API server repeated because kavip requested it."""
         return self._sum(_RETRIES)
 
     def within(self, share: float) -> float:

@@ -56,14 +56,14 @@ class Record(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Where the API server is, and how to be the administrator there."""
+    """The URL of the API server, and a TLS context with the administrator's certificate."""
 
     server: str
     tls: ssl.SSLContext
 
     @classmethod
     def read(cls, kubeconfig: Path) -> "Access":
-        """What the testbed writes: one cluster, one user, certificates inside."""
+        """Read a kubeconfig of the testbed: one cluster, one user, certificates inline."""
         config = json.loads(kubeconfig.read_text())
         cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
         authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
@@ -77,7 +77,7 @@ class Access:
 
 
 class Pace:
-    """Limits the writes a second over all connections; a late write is not made up for."""
+    """Limits the writes per second over all connections; a late write does not let later ones follow faster."""
 
     def __init__(self, rate: float) -> None:
         self._every, self._next = 1 / rate, 0.0
@@ -90,7 +90,7 @@ class Pace:
 
 
 class Writer:
-    """One connection, and what it wrote."""
+    """One connection, and the results of its writes."""
 
     def __init__(self, number: int, session: aiohttp.ClientSession, pace: Pace, stopped: asyncio.Event) -> None:
         self._number, self._session, self._pace, self._stopped = number, session, pace, stopped
@@ -98,7 +98,7 @@ class Writer:
         self.failures: list[Failure] = []
 
     async def run(self) -> None:
-        """Write Services one after the other until asked to stop."""
+        """Write Services one after the other until *stopped* is set."""
         count = 0
         while not self._stopped.is_set():
             await self._one(f"w{self._number}-{count}")
@@ -152,7 +152,7 @@ async def write(kubeconfig: Path, *, connections: int, rate: float) -> Record:
 
 
 def _service(name: str) -> dict[str, Any]:
-    """A Service that names its group, so each update asks the mutating and the validating webhook."""
+    """A Service that names its group, so each update calls the mutating and the validating webhook."""
     spec = {
         "type": "LoadBalancer",
         "loadBalancerClass": names.LOAD_BALANCER_CLASS,

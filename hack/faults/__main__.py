@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from hack.faults import course
+from hack.faults import faultrun
 from hack.faults.replicas import FAULTS
 from hack.testbed import programs, runs
 from hack.testbed.progress import step
@@ -32,10 +32,10 @@ def main(services: int, seconds: float, rounds: int, seed: int | None, faults: t
         chosen = () if "none" in faults else faults or FAULTS
         with (
             runs.temporary() as state,
-            course.stage(built, state) as plane,
+            faultrun.start_control_plane(built, state) as plane,
             step(f"A history of {services} Services", f"seed {number}"),
         ):
-            history = course.run(plane, services=services, seconds=seconds, seed=number, faults=chosen)
+            history = faultrun.run(plane, services=services, seconds=seconds, seed=number, faults=chosen)
             verdict = asyncio.run(history)
             kept = "" if verdict.is_clean else _kept(state)
         print(verdict.table(), flush=True)

@@ -1,9 +1,9 @@
 """
-The judge: replays what happened and says what should not have.
+The checker: replays the audit log and reports violations.
 
-It reads the audit log and nothing else, and knows of kavip only what its writes are called. A *double* is an address in
-the status of two Services that may not share it. One that a write of kavip's makes is a fault of kavip's; one that an
-edit makes (two that share an address are given one port) must be repaired. In both cases the older Service keeps.
+It reads only the audit log, and recognizes writes of kavip by their user agent. A *double* is an address in the status
+of two Services that may not share it. A double that a write of kavip causes is a fault of kavip. One that an edit
+causes (two Services that share an address get the same port) must be repaired; the older Service keeps the address.
 """
 
 from collections import Counter, defaultdict
@@ -20,14 +20,14 @@ LAG: Final = 2.0
 """
 Seconds for which a decision may be older than other objects than the one that is written.
 
-A write to a Service is conditional on that Service alone: another, or a pool, may be edited while it is on its way.
+A write to a Service is conditional on that Service alone: another Service or a pool may be edited at the same time.
 """
 
 
 _MEMORY: Final = 30.0  # seconds; requests overlap, so this is longer than the lag
 
 
-class _Past(NamedTuple):
+class _Previous(NamedTuple):
     """A pool or Service as it was *until* it was edited or deleted."""
 
     what: Pool | Service
@@ -60,12 +60,12 @@ class Findings:
     kept: list[str] = field(default_factory=list)
     """Addresses that were not freed."""
     counters: list[str] = field(default_factory=list)
-    """Pools whose status does not count what is held."""
+    """Pools with wrong counts in their status."""
     counts: Counter[str] = field(default_factory=Counter)
 
     @property
     def unrepaired(self) -> list[Double]:
-        """Doubles of either origin that stood at the end."""
+        """Doubles of both kinds that exist at the end."""
         return [each for each in (*self.doubles, *self.clashes) if each.seconds is None]
 
 
@@ -79,7 +79,7 @@ class Checker:
         self._holders: defaultdict[Ip, set[str]] = defaultdict(set)
         self._open: dict[Pair, Double] = {}
         self._contested: set[tuple[str, Ip]] = set()
-        self._past: list[_Past] = []
+        self._past: list[_Previous] = []
 
     def replay(self, facts: Iterable[Fact]) -> Findings:
         """Take all of *facts*, which are in order, and close."""
@@ -107,15 +107,15 @@ class Checker:
             self._replace(fact, self._services.get(new.uid), new)
 
     def _count(self, fact: Fact, what: str) -> None:
-        who = "kavip" if fact.is_kavips else "user"
-        self.findings.counts[f"{who} {what} {fact.verb}{'/' if fact.part else ''}{fact.part}"] += 1
+        writer = "kavip" if fact.is_kavips else "user"
+        self.findings.counts[f"{writer} {what} {fact.verb}{'/' if fact.part else ''}{fact.part}"] += 1
 
     # --- one step -------------------------------------------------------------------------------------------------
     def _replace(self, fact: Fact, old: Service | None, new: Service | None) -> None:
         before = set(old.held) if old else set()
         after = set(new.held) if new else set()
         if fact.is_kavips and old is not None and new is not None:
-            self._judge_write(fact, old, new)
+            self._check_write(fact, old, new)
         uid = new.uid if new else fact.uid
         self._remember(fact, old)
         for address in before - after:
@@ -135,7 +135,7 @@ class Checker:
             self.findings.counts["addresses held at once"], sum(map(bool, self._holders.values())) if after else 0
         )
 
-    def _judge_write(self, fact: Fact, old: Service, new: Service) -> None:
+    def _check_write(self, fact: Fact, old: Service, new: Service) -> None:
         found = self.findings
         if fact.since not in (0, old.version, new.version):
             found.counts["writes after a lost response"] += 1  # it is not known what this one was to change
@@ -148,33 +148,33 @@ class Checker:
                 continue
             if (old.uid, address) not in self._contested:
                 found.moves.append(f"{old.key} lost {address} at {new.version} without cause")
-            elif not self._has_elder(fact, old, address):
+            elif not self._has_older_holder(fact, old, address):
                 found.moves.append(f"{old.key} lost {address} at {new.version}, without an older holder")
         for (address, *uids), double in self._open.items():
             if old.uid in uids and address in old.held and address in new.held:
                 double.passes += 1
 
-    # --- what may have been known ---------------------------------------------------------------------------------
+    # --- states that a cache may have had -------------------------------------------------------------------------
     def _remember(self, fact: Fact, what: Pool | Service | None) -> None:
         """Record the end of the state *what*."""
         self._past = [each for each in self._past if fact.at - each.until < _MEMORY]
         if what is not None:
-            self._past.append(_Past(what, fact.at))
+            self._past.append(_Previous(what, fact.at))
 
-    def _lately(self, fact: Fact) -> Iterator[Pool | Service]:
-        """What was so a moment before *fact* was asked for, and is no longer."""
-        return (each.what for each in self._past if fact.asked - each.until < LAG)
+    def _recent(self, fact: Fact) -> Iterator[Pool | Service]:
+        """The replaced states of objects that were current shortly before *fact* was requested."""
+        return (each.what for each in self._past if fact.requested_at - each.until < LAG)
 
     def _known(self, fact: Fact) -> Iterator[Mapping[str, Pool]]:
-        """The pools as they are, and as they were."""
+        """The current pools, and each recent state of them."""
         yield self._pools
-        for each in self._lately(fact):
+        for each in self._recent(fact):
             if isinstance(each, Pool):
                 yield {**self._pools, each.name: each}
 
-    def _has_elder(self, fact: Fact, service: Service, address: Ip) -> bool:
-        """Whether an older Service that does not share *address* with *service* has it, or had."""
-        before = (each for each in self._lately(fact) if isinstance(each, Service) and address in each.held)
+    def _has_older_holder(self, fact: Fact, service: Service, address: Ip) -> bool:
+        """Whether an older Service that does not share *address* with *service* holds it, or held it recently."""
+        before = (each for each in self._recent(fact) if isinstance(each, Service) and address in each.held)
         others = [*(self._services[uid] for uid in self._holders[address]), *before]
         return any(
             (each.born, each.key) < (service.born, service.key) and not each.shares_with(service)
@@ -183,10 +183,10 @@ class Checker:
         )
 
     def _did_share(self, fact: Fact, one: Service, other: Service) -> bool:
-        """Whether *other* shared what it holds with *one* until it was edited a moment ago."""
+        """Whether *other* shared its addresses with *one* until a recent edit."""
         return any(
             isinstance(each, Service) and each.uid == other.uid and each.held == other.held and each.shares_with(one)
-            for each in self._lately(fact)
+            for each in self._recent(fact)
         )
 
     def _compare(self, fact: Fact, uid: str, address: Ip) -> None:
@@ -210,14 +210,14 @@ class Checker:
                 self._open[pair].seconds = fact.at - self._open[pair].since
                 del self._open[pair]
 
-    # --- at rest --------------------------------------------------------------------------------------------------
+    # --- when kavip is idle ---------------------------------------------------------------------------------------
     def close(self) -> Findings:
-        """Check the waiting Services after a quiet time: each one that could be served now is a finding."""
+        """Check the waiting Services when kavip is idle: each one that could be served is a finding."""
         found = self.findings
         for service in sorted(self._services.values(), key=lambda each: each.key):
             if not service.is_managed:
                 found.kept += [f"{service.key} holds {address}" for address in service.held]
-            elif better := next(self._better(service), ""):
+            elif better := next(self._available(service), ""):
                 found.waiting.append(f"{service.key} has {_names(service.held)} and could have {better}")
         for pool in self._pools.values():
             found.counters += _miscounted(pool, self._holders)
@@ -228,21 +228,23 @@ class Checker:
         )
         return found
 
-    def _better(self, service: Service) -> Iterator[str]:
-        """What *service* asks for, lacks, and could have."""
+    def _available(self, service: Service) -> Iterator[str]:
+        """The addresses that *service* requests, does not have, and could get."""
         if any(family not in service.families for family in service.wanted):
             return  # a request that cannot be met
-        asked = {place(address, self._pools) for address in service.wanted.values()}
+        requested = {place(address, self._pools) for address in service.wanted.values()}
         named = self._pools.get(service.pool)
         stays = [each for each in service.held if not cause(service, each, self._pools)]
         lacks = [family for family in service.families if all(each.version != family for each in stays)]
-        if not lacks or (service.pool and named is None) or None in asked or len({*asked, named} - {None}) > 1:
+        if not lacks or (service.pool and named is None) or None in requested or len({*requested, named} - {None}) > 1:
             return
-        homes = {home for each in stays if (home := place(each, self._pools))} or (asked | {named}) - {None}
+        homes = {home for each in stays if (home := place(each, self._pools))}
         if stays and not homes:
-            return  # the rest would have to come from the same pool, and that is gone
-        for pool in homes or {each for each in self._pools.values() if each.is_automatic}:
-            assert pool is not None
+            return  # the other address must be of the same pool, which does not exist any more
+        chosen = {each for each in (*requested, named) if each}
+        for pool in homes or chosen or self._pools.values():
+            if not pool.is_automatic and pool not in chosen:
+                continue  # it gives nothing new; what is held of it stays
             found = {family: self._free(service, pool, family) for family in lacks}
             wishes = [family for family in lacks if family in service.wanted]
             needed = lacks if service.needs_all else wishes
@@ -260,7 +262,7 @@ class Checker:
 
 
 def _plain(status: Mapping[str, Any]) -> object:
-    """*status* without what says only when it was written."""
+    """*status* without transition times."""
     conditions = [
         {name: value for name, value in each.items() if name != "lastTransitionTime"}
         for each in status.get("conditions") or ()
@@ -273,9 +275,9 @@ def _miscounted(pool: Pool, holders: Mapping[Ip, set[str]]) -> Iterator[str]:
         held = sum(
             bool(uids) and address.version == family and pool.gives(address) for address, uids in holders.items()
         )
-        told = (pool.status.get(f"ipv{family}") or {}).get("assigned", 0)
-        if held != told:
-            yield f"pool {pool.name} says that {told} of IPv{family} are assigned, {held} are"
+        reported = (pool.status.get(f"ipv{family}") or {}).get("assigned", 0)
+        if held != reported:
+            yield f"pool {pool.name} reports {reported} assigned addresses of IPv{family}; {held} are assigned"
 
 
 def _names(addresses: Iterable[Ip]) -> str:

@@ -1,9 +1,9 @@
 """
-What happened, as the API server wrote it down: each successful write of a Service or pool, in the order of its version.
+The audit log as facts: each successful write of a Service or pool, in the order of its version.
 
 A resourceVersion is a revision of the API server's storage, so it puts the writes of all kinds into one order. A
-deletion has none: it stands where the first write stands that was asked for after it, which excuses a hand-over of an
-address by the few milliseconds for which a DELETE takes, and by no more.
+deletion has none: it is placed before the first write that was requested after it. This allows a hand-over of an
+address within the few milliseconds of a DELETE, and no more.
 
 A write whose sender is stopped may succeed and be logged as failed. Its result appears in the next write of another
 client, or at the end.
@@ -36,7 +36,7 @@ class Fact:
     agent: str
     user: str
     code: int
-    asked: float
+    requested_at: float
     at: float
     made: dict[str, Any] | None
     uid: str
@@ -53,28 +53,28 @@ class Fact:
         return self.agent.startswith("kavip/")
 
 
-def read(path: Path, *, there: Iterable[dict[str, Any]] = ()) -> list[Fact]:
-    """The successful writes in the audit log at *path*, in order; *there* are the objects that are left at the end."""
-    return complete(requests(path), there)
+def read(path: Path, *, existing_objects: Iterable[dict[str, Any]] = ()) -> list[Fact]:
+    """The successful writes in the audit log at *path*, in order; *existing_objects* are those at the end."""
+    return complete(requests(path), existing_objects)
 
 
-def complete(found: Sequence[Fact], there: Iterable[dict[str, Any]]) -> list[Fact]:
-    """The successful writes of *found* in order, and those without a response whose result is *there*."""
-    return ordered([*found, *_unheard(found, there)])
+def complete(found: Sequence[Fact], existing_objects: Iterable[dict[str, Any]]) -> list[Fact]:
+    """The successful writes of *found* in order, and those without a response whose result is *existing_objects*."""
+    return ordered([*found, *_unacknowledged(found, existing_objects)])
 
 
-def _unheard(found: Sequence[Fact], there: Iterable[dict[str, Any]]) -> Iterator[Fact]:
-    told = {fact.version for fact in found if fact.made}
+def _unacknowledged(found: Sequence[Fact], existing_objects: Iterable[dict[str, Any]]) -> Iterator[Fact]:
+    reported = {fact.version for fact in found if fact.made}
     failed = {(fact.kind, fact.key): fact for fact in found if fact.code >= HTTPStatus.INTERNAL_SERVER_ERROR}
-    for each in there:
+    for each in existing_objects:
         metadata, kind = each["metadata"], f"{each['kind']}s".lower()
         key = "/".join(filter(None, (metadata.get("namespace", ""), metadata["name"])))
-        if int(metadata["resourceVersion"]) not in told and (fact := failed.get((kind, key))) is not None:
+        if int(metadata["resourceVersion"]) not in reported and (fact := failed.get((kind, key))) is not None:
             yield replace(fact, code=int(HTTPStatus.OK), made=each, uid=metadata["uid"])
 
 
 def requests(path: Path) -> list[Fact]:
-    """Every write that was asked for, refused ones too, as they were answered."""
+    """Every requested write, including refused ones, in the order of the answers."""
     with path.open("rb") as file:
         return list(parse(json.loads(line) for line in file if line.endswith(b"\n")))
 
@@ -97,7 +97,7 @@ def parse(lines: Iterable[dict[str, Any]]) -> Iterator[Fact]:
             agent=line.get("userAgent", ""),
             user=line.get("user", {}).get("username", ""),
             code=code,
-            asked=moment(line["requestReceivedTimestamp"]),
+            requested_at=moment(line["requestReceivedTimestamp"]),
             at=moment(line["stageTimestamp"]),
             made=answer if is_made else None,
             uid=metadata.get("uid") or (answer.get("details") or {}).get("uid", ""),
@@ -112,11 +112,11 @@ def ordered(facts: Iterable[Fact]) -> list[Fact]:
     # the response to an edit without a change has the current version: such an edit does not count
     versions = [0, *(fact.version for fact in made)]
     made = [fact for fact, before in zip(made, versions, strict=False) if fact.is_kavips or fact.version != before]
-    gone = sorted((fact for fact in done if not fact.made), key=lambda fact: fact.asked)
+    gone = sorted((fact for fact in done if not fact.made), key=lambda fact: fact.requested_at)
     last = {fact.uid: place for place, fact in enumerate(made)}
     result: list[Fact] = []
     for place, fact in enumerate(made):
-        while gone and gone[0].asked <= fact.asked and last.get(gone[0].uid, -1) < place:
+        while gone and gone[0].requested_at <= fact.requested_at and last.get(gone[0].uid, -1) < place:
             result.append(gone.pop(0))
         result.append(fact)
     return result + gone

@@ -1,4 +1,4 @@
-"""Simulated users: many connections, each with one write after the other, and no write waits for kavip."""
+"""Simulated users: many connections, each with one write after the other; none waits for kavip."""
 
 import asyncio
 import itertools
@@ -17,7 +17,7 @@ WRITERS: Final = 12
 _POOLS: Final = "/apis/kavip.io/v1alpha1/vippools"
 _GROUPS: Final = f"/apis/{names.REDHATCOP_GROUP}/{names.VERSION}/namespaces/{NAMESPACES[0]}/keepalivedgroups"
 _PAUSE: Final = 1.5  # seconds between two edits of pools
-_NEW: Final = 0.4  # the odds of a creation, while fewer are there than half of all
+_NEW: Final = 0.4  # the probability of a creation while fewer than half of all Services exist
 _OLD: Final = 0.2  # the odds of a deletion, while more are there than this share of that half:
 _KEPT: Final = 0.6
 _BREATH: Final = 0.2  # seconds between two writes of one connection, at most
@@ -36,7 +36,7 @@ class History:
     _session: aiohttp.ClientSession = field(init=False)
 
     async def __aenter__(self) -> "History":
-        """Connect, and make what a history needs: namespaces, pools, a default group that no node carries out."""
+        """Connect, and create the objects of a history: namespaces, pools, a default group without nodes."""
         connector = aiohttp.TCPConnector(ssl=self.access.tls, limit=WRITERS + 2)
         self._session = aiohttp.ClientSession(self.access.server, connector=connector, headers={"User-Agent": "users"})
         for name in (*NAMESPACES, "kavip"):
@@ -50,7 +50,7 @@ class History:
         await self._write("POST", _GROUPS, group)
         for name, spec in self.demand.pools().items():
             await self._write("POST", _POOLS, _pool(name, spec))
-        self.counts.clear()  # on a control plane that has seen a history, all this is there
+        self.counts.clear()  # on a control plane with an earlier history, all these objects exist
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -59,7 +59,7 @@ class History:
 
     async def run(self, *, seconds: float) -> None:
         """
-        Half of the Services come in one rush; then *seconds* of everything at random, the other half among it.
+        Create half of the Services as fast as possible; then create, edit and delete at random for *seconds*.
 
         Services that are not created by then are created at the end.
         """
@@ -122,7 +122,7 @@ class History:
             await asyncio.sleep(_PAUSE)
 
     async def _write(self, verb: str, path: str, body: Mapping[str, Any] | None = None) -> bool:
-        """Whether it was done; what the API server refuses is counted, and is no fault."""
+        """Whether the write succeeded; writes that the API server refuses are counted, and are no fault."""
         headers = {"Content-Type": "application/merge-patch+json"} if verb == "PATCH" else {}
         async with self._session.request(verb, path, json=body, headers=headers) as answer:
             if answer.status >= 300:

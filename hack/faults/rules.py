@@ -160,9 +160,9 @@ def cause(service: Service, address: Ip, pools: Mapping[str, Pool]) -> str:
         return "it does not have the family"
     wanted = service.wanted.get(address.version)
     if wanted is not None:
-        return "" if wanted == address else "it asks for another address"
+        return "" if wanted == address else "it requests another address"
     home = place(address, pools)
     if home is None:
         return ""
     chosen = {service.pool} | {found.name for each in service.wanted.values() if (found := place(each, pools))}
-    return "it asks for another pool" if chosen - {"", home.name} else ""
+    return "it requests another pool" if chosen - {"", home.name} else ""

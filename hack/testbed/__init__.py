@@ -7,8 +7,8 @@ Read in this order:
     prepare, progress           all of that side by side; what is left, and for how long
     process, machine            a process that a later run can stop; a set of namespaces that is a whole machine
     segment                     machines on one bridge: enough for keepalived
-    flags, certs, controlplane  etcd and kube-apiserver, on loopback or inside a machine; audit: what they were asked
-    node, cluster, dns          machines that run kubelet: a real cluster, with CoreDNS where asked
+    flags, certs, controlplane  etcd and kube-apiserver, on loopback or inside a machine; audit: their requests
+    node, cluster, dns          machines that run kubelet: a real cluster, with CoreDNS if requested
     runs                        what runs on this machine, and how to remove it
     fixtures                    all of it for pytest
 

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import click
 
-from hack.testbed import debian, images, need, prepare, programs, runs
+from hack.testbed import debian, images, need, packages, prepare, programs, runs
 from hack.testbed.cluster import Cluster
 from hack.testbed.errors import TestbedError
 from hack.testbed.progress import say, step
 from hack.testbed.segment import BOTH
 
 ARCHIVE = click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Path)
+LOCK = Path("requirements/debian.txt")
 NAME = click.option("--name", default="default", show_default=True, help="Which cluster.")
 
 
@@ -49,6 +50,7 @@ def prepare_all(*, tests: bool) -> None:
 @click.option("--build-arg", "args", multiple=True, metavar="KEY=VALUE")
 @click.option("--volume", "volumes", multiple=True, metavar="SOURCE:TARGET:ro", help="Seen while the image is built.")
 @click.option("--requirements", type=ARCHIVE, help="Wheels to download for /wheels. [requirements/run.txt, if there]")
+@click.option("--locked", is_flag=True, help=f"Refuse Debian packages that differ from {LOCK}.")
 def get_image(
     dockerfile: Path,
     tag: str,
@@ -56,8 +58,10 @@ def get_image(
     args: tuple[str, ...],
     volumes: tuple[str, ...],
     requirements: Path | None,
+    *,
+    locked: bool,
 ) -> None:
-    """Build an image of this checkout and print the path of its archive."""
+    """Build an image of this checkout and print the path of its archive, and how its packages differ from the lock."""
     wrong = next((arg for arg in args if "=" not in arg), None)
     if wrong:
         raise click.BadParameter(f"{wrong!r} is not KEY=VALUE", param_hint="--build-arg")
@@ -70,7 +74,23 @@ def get_image(
         volumes=volumes,
         requirements=requirements or (usual if usual.exists() else None),
     )
+    lock = dockerfile.parent / LOCK
+    drift = packages.drift(lock, archive) if lock.exists() else []
+    for line in drift:
+        say(f"{LOCK}: {line}")
+    if locked and (drift or not lock.exists()):
+        raise TestbedError(f"{tag} is not what {LOCK} locks: run `make packages`, read the difference and commit it")
     click.echo(archive)
+
+
+@main.command("packages")
+@click.option("--tag", required=True, help="The image's name.")
+def lock_packages(tag: str) -> None:
+    """Build kavip's image of this checkout, and lock its Debian packages."""
+    archive = images.image(tag, dockerfile=Path("Dockerfile").absolute(), requirements=Path("requirements/run.txt"))
+    for line in packages.drift(LOCK, archive):
+        say(line)
+    packages.write(LOCK, archive)
 
 
 @main.command()
@@ -96,6 +116,9 @@ def up(name: str, nodes: int, archives: tuple[Path, ...], families: str | None, 
     runs.detach(state)
     click.echo(f'export PATH="{state / "bin"}:$PATH"   # kubectl, kubectl-kavip and helm of this cluster')
     say(f"its kubeconfig: {cluster.kubeconfig} (the API server answers in the network of n0: {cluster.control.netns})")
+    say(
+        f"`kubectl port-forward` listens in that network: nsenter --net={cluster.control.netns} curl http://127.0.0.1:..."
+    )
     say(f"a machine on its segment: nsenter --net={cluster.client.netns} curl http://...")
     say("to ask kavip of this checkout: kubectl kavip explain ns/name")
     say(f"to load an image into its nodes: hack/venv python -m hack.testbed load --name {name} $(make image)")

@@ -32,7 +32,7 @@ def root() -> Path:
 
 
 def key(*parts: Part) -> str:
-    """A short name for the sum of the parts; a Path stands for the contents of that file."""
+    """A short name for the sum of the parts; a Path means the contents of that file."""
     digest = hashlib.sha256()
     for part in parts:
         content = part.read_bytes() if isinstance(part, Path) else part.encode() if isinstance(part, str) else part
@@ -94,7 +94,7 @@ def prune(pattern: str, *, keep: int) -> None:
 
 
 def discard(path: Path) -> None:
-    """Remove a file or a directory, if it is there."""
+    """Remove a file or a directory, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

@@ -1,7 +1,7 @@
 """A cluster: a control plane and nodes on one segment, with a client beside them. It needs root.
 
-n0 runs the control plane and no pods; n1, n2, ... are nodes; `client` is a machine on the same segment that knows
-nothing of Kubernetes. Nodes, pods and Services have IPv4 and IPv6 addresses, unless one family alone is asked for.
+n0 runs the control plane and no pods; n1, n2, ... are nodes; `client` is a machine on the same segment that has
+nothing of Kubernetes. Nodes, pods and Services have IPv4 and IPv6 addresses, unless one family alone is requested.
 """
 
 import json
@@ -138,13 +138,13 @@ class Cluster:
         node.start_runtime()
         node.join(self.state)
 
-    def cut_node(self, name: str) -> None:
-        """Pull the cable of a node; `mend_node` plugs it in again."""
-        self._segment.cut(self.node(name))
+    def disconnect_node(self, name: str) -> None:
+        """Take the link of a node down; `reconnect_node` ends this."""
+        self._segment.disconnect(self.node(name))
 
-    def mend_node(self, name: str) -> None:
-        """End a `cut_node`."""
-        self._segment.mend(self.node(name))
+    def reconnect_node(self, name: str) -> None:
+        """End a `disconnect_node`."""
+        self._segment.reconnect(self.node(name))
 
     def kill_in_node(self, name: str, process_name: str) -> list[Process]:
         """Send SIGKILL to every process of that name on a node, containers included; returns these processes."""

@@ -1,4 +1,4 @@
-"""A control plane: etcd and kube-apiserver (and kube-controller-manager where asked), ready in a few seconds.
+"""A control plane: etcd and kube-apiserver (and kube-controller-manager if requested), ready in a few seconds.
 
 By default it listens on loopback, on ports that were free a moment ago; when another program takes one in between, it
 starts again on others. It needs no root. A cluster runs the same thing inside a machine of its own.

@@ -30,6 +30,8 @@ PACKAGES: Mapping[str, str] = {
     "prometheus": "prometheus",
     "buildah": "buildah",
     "debootstrap": "debootstrap",
+    "debian-archive-keyring": "/usr/share/keyrings/debian-archive-keyring.gpg",
+    "jq": "jq",
     "gcc": "gcc",
     "libc6-dev": "/usr/include/stdlib.h",
 }

@@ -32,17 +32,17 @@ class Clusters:
     def __init__(self, programs: Programs) -> None:
         self._programs = programs
         self._stack = ExitStack()
-        self._asked: tuple[object, ...] | None = None
+        self._requested: tuple[object, ...] | None = None
         self._found: Cluster | None = None
 
     def __call__(self, nodes: int = 3, images: tuple[Path, ...] = (), families: tuple[int, ...] = BOTH) -> Cluster:
         """A cluster; earlier tests may have used it."""
-        asked = nodes, images, families
-        if self._found is None or self._asked != asked:
+        requested = nodes, images, families
+        if self._found is None or self._requested != requested:
             self.end()
             state = self._stack.enter_context(runs.temporary())
             made = Cluster(self._programs, state, nodes=nodes, images=images, families=families)
-            self._found, self._asked = self._stack.enter_context(made), asked
+            self._found, self._requested = self._stack.enter_context(made), requested
         return self._found
 
     def end(self) -> None:

@@ -36,7 +36,7 @@ def description() -> str:
 
 
 def minimum() -> Version:
-    """The newest Go that a module under tools/ asks for."""
+    """The newest Go that a module under tools/ requires."""
     lines = [re.search(r"^go ([\d.]+)$", file.read_text(), re.MULTILINE) for file in TOOLS.glob("*/go.mod")]
     return max(_parse(line[1]) for line in lines if line)
 

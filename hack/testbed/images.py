@@ -2,7 +2,7 @@
 
 pause   holds a pod's namespaces
 web     a web server that answers with the name of its pod
-base    Debian with Python and keepalived: stands in for the official Python image below kavip's own
+base    Debian with Python and keepalived: replaces the official Python image below kavip's own
 kavip   any Dockerfile of the checkout, on the base image, with wheels that pip fetched on this machine
 """
 
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hack.testbed import buildah, cache, need, place
+from hack.testbed import buildah, cache, debian, need, place
 from hack.testbed.errors import TestbedError
 from hack.testbed.place import build_environment, run
 from hack.testbed.progress import step
@@ -22,6 +22,7 @@ PAUSE = "localhost/pause:1"
 WEB = "localhost/web:1"
 BASE = "localhost/kavip-base"
 PACKAGES = ("python3", "python3-pip", "python3-venv", "keepalived", "iproute2", "ca-certificates")
+KEYRING = debian.PACKAGES["debian-archive-keyring"]  # Debian's own keys, whichever mirror is used
 _CODE = (buildah, place)  # what builds an image, besides this module
 _KEEP = 3  # archives of one tag: each is a third of a gigabyte
 _RECIPES = Path(__file__).parent / "images"
@@ -123,6 +124,7 @@ def _debootstrap(tag: str, draft: Path) -> None:
     with step("Install Debian for the base image", "debootstrap with Python and keepalived; about a minute"):
         # in a mount namespace of its own, so that nothing stays mounted below it if it is interrupted
         command = ["unshare", "--mount", "debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
+        command += [f"--keyring={KEYRING}", "--force-check-gpg"]  # without a keyring it would only warn
         run([*command, "bookworm", str(root), *_mirror()], timeout=1800, env=build_environment(), inherit=False)
     for path in _STRIP:
         cache.discard(root / path)

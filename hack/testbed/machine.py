@@ -58,7 +58,7 @@ class Machine:
 
     @property
     def netns(self) -> str:
-        """A path that stands for its network namespace."""
+        """The path of its network namespace."""
         return f"/proc/{self.init}/ns/net"
 
     @property

@@ -62,7 +62,7 @@ class Node(Host):
             f"--hostname-override={self.name}",
             "--proxy-mode=nftables",  # kernels without IPVS and xt_statistic have this one
             f"--cluster-cidr={','.join(self.spoken(*PODS))}",
-            "--conntrack-max-per-core=0",  # 0: do not set what only the real machine may set
+            "--conntrack-max-per-core=0",  # 0: do not set sysctls of the real machine
             "--conntrack-tcp-timeout-established=0s",
             "--conntrack-tcp-timeout-close-wait=0s",
             log=self.home / "kube-proxy.log",
@@ -121,7 +121,7 @@ def _kubelet(home: Path, ca: Path, dns: tuple[str, ...]) -> dict[str, object]:
         "enforceNodeAllocatable": [],
         "failCgroupV1": False,
         "failSwapOn": False,
-        "syncFrequency": "10m0s",  # so that a test shows what waits for kubelet's own period
+        "syncFrequency": "10m0s",  # so that a test detects waits for kubelet's period
         # the disk is the real machine's, not the node's: a full disk must not evict pods
         "localStorageCapacityIsolation": False,
         "evictionHard": dict.fromkeys(("memory.available", "nodefs.available", "imagefs.available"), "0%"),

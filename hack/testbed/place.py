@@ -55,7 +55,7 @@ def run(
     cwd: Path | None = None,
 ) -> Result:
     """
-    Run a program to its end and return what it said; by default a failure raises with its standard error.
+    Run a program to its end and return its output; by default a failure raises with its standard error.
 
     *env* is added to the caller's environment, or is all of it where the program is to *inherit* nothing.
     """
@@ -71,8 +71,8 @@ def run(
         check=False,
     )
     if check and done.returncode:
-        said = (done.stderr or done.stdout)[-4000:]
-        raise TestbedError(f"`{shlex.join(command)}` failed with status {done.returncode}:\n{said}")
+        output = (done.stderr or done.stdout)[-4000:]
+        raise TestbedError(f"`{shlex.join(command)}` failed with status {done.returncode}:\n{output}")
     return done
 
 

@@ -1,4 +1,4 @@
-"""Ports for programs that need to know their ports before they start.
+"""Ports for programs that get their ports by flags.
 
 They are outside the range that the kernel gives to clients: a connection of another process could take such a port
 between the check and the program's start. Each process claims its own block of ports by a name that only one process

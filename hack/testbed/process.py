@@ -1,7 +1,7 @@
 """A process that can be found and stopped later, by the process that started it or by another one.
 
-A pid alone names a process only until it exits. Together with its start time it names that process for ever, so a
-record written by a run that was killed can be acted on days later without hitting a stranger.
+A pid identifies a process only until it exits. With the start time it identifies the process permanently, so a
+record of a killed run can be used days later without signalling another process.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ _DEAD = "ZX"  # states of a process that has exited, waited for or not
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process of this machine, for ever."""
+    """One process of this machine, identified permanently."""
 
     pid: int
     start: int  # clock ticks between boot and its start: field 22 of /proc/PID/stat
@@ -32,7 +32,7 @@ class Process:
         return find(self.pid) == self
 
     def signal(self, number: int) -> bool:
-        """Send a signal to exactly this process; False when it is gone."""
+        """Send a signal to exactly this process; False if it has exited."""
         try:
             handle = os.pidfd_open(self.pid)
         except ProcessLookupError:
@@ -57,8 +57,8 @@ class Process:
             poll = select.poll()
             poll.register(handle, select.POLLIN)
             # A zombie counts as running here: while its other threads still exit, its ports are still taken.
-            stranger = _start(self.pid) != self.start
-            return stranger or bool(poll.poll(timeout * 1000))
+            is_other = _start(self.pid) != self.start
+            return is_other or bool(poll.poll(timeout * 1000))
         finally:
             os.close(handle)
             _reap(self.pid)
@@ -77,10 +77,10 @@ def find(pid: int) -> Process | None:
 
 
 def recorded(path: Path) -> Process | None:
-    """The process that was recorded in a file, if it still runs; a damaged or absent file names none."""
+    """The process that was recorded in a file, if it still runs; None for a damaged or absent file."""
     try:
         return named(path.read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, UnicodeDecodeError):
         return None
 
 
@@ -95,7 +95,7 @@ def named(record: str) -> Process | None:
 
 
 def spawn(command: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None) -> Process:
-    """Start a program in a session of its own, with its output in a file, so that it outlives its starter."""
+    """Start a program in its own session, with its output in a file, so that it outlives its parent."""
     output = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     pid = os.posix_spawnp(
         command[0],
@@ -116,18 +116,18 @@ def spawn(command: Sequence[str], *, log: Path, env: Mapping[str, str] | None = 
 
 
 def stop(processes: Iterable[Process], *, grace: float = 5.0) -> None:
-    """End processes: ask all of them, and kill those that are still there after the grace."""
-    asked = [process for process in processes if process.signal(signal.SIGTERM)]
+    """End processes: send SIGTERM to all, and SIGKILL to those that still run after the grace period."""
+    signalled = [process for process in processes if process.signal(signal.SIGTERM)]
     deadline = time.monotonic() + grace
-    stubborn = [process for process in asked if not process.wait(max(0.0, deadline - time.monotonic()))]
-    kill(stubborn)
+    remaining = [process for process in signalled if not process.wait(max(0.0, deadline - time.monotonic()))]
+    kill(remaining)
 
 
 def kill(processes: Iterable[Process]) -> None:
-    """End processes at once, and return when they are gone."""
+    """Send SIGKILL to processes, and return when they have exited."""
     for process in [process for process in processes if process.signal(signal.SIGKILL)]:
         if not process.wait(90):
-            raise TestbedError(f"process {process.pid} survives SIGKILL: it hangs in the kernel")
+            raise TestbedError(f"process {process.pid} survives SIGKILL: it is blocked in the kernel")
 
 
 def children(roots: Iterable[int]) -> set[int]:
@@ -150,7 +150,7 @@ def wait_for(what: str, ready: Callable[[], bool], *, timeout: float, interval: 
     deadline = time.monotonic() + timeout
     while not ready():
         if time.monotonic() > deadline:
-            raise TestbedError(f"{what}: not so after {timeout:.0f} s")
+            raise TestbedError(f"{what}: not within {timeout:.0f} s")
         time.sleep(interval)
 
 
@@ -161,7 +161,7 @@ def tail(log: Path, lines: int = 15) -> str:
 
 
 def _stat(pid: int) -> list[str]:
-    """/proc/PID/stat from its third field on: the second, the name, may hold spaces and brackets. Empty when gone."""
+    """/proc/PID/stat from its third field on: the second, the name, may have spaces. Empty if it has exited."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""What the testbed runs on this machine: one directory per run, which is enough to remove the run completely.
+"""The runs of the testbed on this machine: one directory per run, which is enough to remove the run completely.
 
 A run belongs to the process that started it, unless it was detached to stay. `sweep` removes runs whose owner was
 killed; `remove` removes one. Both need only the directory: pid files lead to the processes, and the processes, mounts
@@ -25,14 +25,14 @@ _FAILURES = 30
 
 
 def folder() -> Path:
-    """Where the runs are."""
+    """The directory of all runs."""
     path = cache.root() / "run"
     path.mkdir(exist_ok=True)
     return path
 
 
 def names() -> list[str]:
-    """The runs that there are, dead or alive."""
+    """All runs, including those whose owner has ended."""
     return sorted(path.name for path in folder().iterdir())
 
 
@@ -42,19 +42,19 @@ def create(name: str = "") -> Path:
     try:
         state.mkdir()
     except FileExistsError:
-        raise TestbedError(f"a run named {name} is there already; `down --name {name}` removes it") from None
-    _ourselves().record(state / _OWNER)
+        raise TestbedError(f"a run named {name} exists; `down --name {name}` removes it") from None
+    _own_process().record(state / _OWNER)
     return state
 
 
 def detach(state: Path) -> None:
-    """Let a run stay when its owner exits."""
+    """Keep a run when its owner exits."""
     (state / _OWNER).unlink()
 
 
 @contextmanager
 def temporary() -> Iterator[Path]:
-    """A run that ends with the block, after those that were left behind have been removed."""
+    """A run that ends with the block. Runs of killed owners are removed before."""
     sweep()
     state = create()
     try:
@@ -65,15 +65,15 @@ def temporary() -> Iterator[Path]:
 
 @contextmanager
 def in_memory() -> Iterator[Path]:
-    """The same, if it can be without a disk: others who write there make a daemon wait that answers with a file."""
+    """The same on a tmpfs, if it can be mounted: a daemon that writes its answer to a busy disk is slow."""
     with temporary() as state:
         place.run(["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", str(state)], check=False)
-        _ourselves().record(state / _OWNER)
+        _own_process().record(state / _OWNER)
         yield state
 
 
 def sweep() -> list[str]:
-    """Remove the runs whose owner is dead; of two that sweep at once the second finds nothing."""
+    """Remove the runs whose owner has ended; a lock separates concurrent sweeps."""
     with cache.lock("sweep"):
         orphans = [folder() / name for name in names() if _orphaned(folder() / name)]
         for state in orphans:
@@ -83,7 +83,7 @@ def sweep() -> list[str]:
 
 def own() -> list[Path]:
     """The runs of this process."""
-    ours = _ourselves()
+    ours = _own_process()
     return [folder() / name for name in names() if process.recorded(folder() / name / _OWNER) == ours]
 
 
@@ -92,7 +92,7 @@ def keep_logs(name: str) -> Path | None:
 
     The last failures are kept. Of a long log the end is kept.
     """
-    logs = [(state, log) for state in own() for log in sorted(state.rglob("*.log")) if log.is_file()]
+    logs = [(state, log) for state in own() for log in _files(state, ".log")]
     if not logs:
         return None
     kept = cache.root() / "failures" / f"{time.strftime('%Y%m%dT%H%M%S')}-{re.sub(r'[^A-Za-z0-9_]+', '-', name)[-80:]}"
@@ -108,7 +108,7 @@ def keep_logs(name: str) -> Path | None:
 
 def remove(state: Path) -> None:
     """End every process of a run and remove its files, for any owner, alive or not."""
-    found = (process.recorded(file) for file in sorted(state.rglob("*.pid")))
+    found = (process.recorded(file) for file in _files(state, ".pid"))
     process.kill([one for one in found if one])
     _remove_cgroups(state)
     while state.is_mount():
@@ -122,14 +122,21 @@ def remove(state: Path) -> None:
 
 
 def describe(state: Path) -> str:
-    """What a run is doing, in a few words."""
-    alive = sum(1 for file in state.rglob("*.pid") if process.recorded(file))
+    """The state of a run in a few words."""
+    alive = sum(1 for file in _files(state, ".pid") if process.recorded(file))
     if _orphaned(state):
         return f"left behind by a run that was killed; {alive} processes"
     return f"{'belongs to a running test' if (state / _OWNER).exists() else 'stays until `down`'}; {alive} processes"
 
 
-def _ourselves() -> process.Process:
+def _files(state: Path, suffix: str) -> Iterator[Path]:
+    """The testbed's own files in a run with that *suffix*, sorted: not those in the file systems of containers."""
+    for parent, folders, files in os.walk(state):
+        folders[:] = sorted(set(folders) - {"containerd"})
+        yield from (Path(parent, name) for name in sorted(files) if name.endswith(suffix))
+
+
+def _own_process() -> process.Process:
     found = process.find(os.getpid())
     assert found is not None
     return found
@@ -144,7 +151,7 @@ def _orphaned(state: Path) -> bool:
 
 
 def _remove_cgroups(state: Path) -> None:
-    """Remove the cgroups of a run's containers, which a power cut leaves behind, empty, and their parents if unused."""
+    """Remove the empty cgroups of a run's containers, which a power cut leaves, and their parents if unused."""
     for parent in [*_CGROUPS.glob("k8s.io"), *_CGROUPS.glob("*/k8s.io")]:  # version 2, version 1
         for group in (parent / container for container in _containers(state)):
             process.wait_for(f"cgroup {group} is empty", functools.partial(_rmdir, group), timeout=60)
@@ -152,7 +159,7 @@ def _remove_cgroups(state: Path) -> None:
 
 
 def _containers(state: Path) -> list[str]:
-    """The identifiers of all containers that the nodes of a run have, from containerd's directories."""
+    """The identifiers of all containers of a run's nodes, from containerd's directories."""
     return [path.name for path in state.glob("n*/containerd/io.containerd.grpc.v1.cri/*/*")]
 
 

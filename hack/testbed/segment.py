@@ -22,7 +22,7 @@ BOTH: tuple[int, ...] = (4, 6)  # families
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """What the number of a host on the segment stands for."""
+    """The addresses of a host, by its number on the segment."""
 
     number: int
 
@@ -128,16 +128,16 @@ class Segment:
         _ip(self.bridge, [f"link del {_port(host)}"])
         host.stop()
 
-    def cut(self, host: Host) -> None:
-        """Pull the cable at the switch: the host sees its link go down."""
+    def disconnect(self, host: Host) -> None:
+        """Set the port of the switch down, as if the cable was pulled: the host sees its link go down."""
         _ip(self.bridge, [f"link set {_port(host)} down"])
 
     def silence(self, host: Host) -> None:
         """Lose every frame from and to a host, whose link stays up: a failure further away."""
         run(self.bridge.command("bridge", "link", "set", "dev", _port(host), "state", "0"))
 
-    def mend(self, host: Host) -> None:
-        """End a `cut` or a `silence`; the bridge opens a port that was down when the kernel has seen it come up."""
+    def reconnect(self, host: Host) -> None:
+        """End a `disconnect` or a `silence`; the bridge forwards on the port after the kernel has seen the link."""
         _ip(self.bridge, [f"link set {_port(host)} up"])
         forward = self.bridge.command("bridge", "link", "set", "dev", _port(host), "state", "3")
 

@@ -10,7 +10,7 @@ import socket
 import sys
 
 
-def said(client: str) -> bytes:
+def answer_to(client: str) -> bytes:
     """The answer to *client*."""
     return f"{socket.gethostname()} {client.removeprefix('::ffff:')}".encode()
 
@@ -24,14 +24,14 @@ class Datagrams(asyncio.DatagramProtocol):
 
     def datagram_received(self, data: bytes, address: tuple[str, int]) -> None:
         """Answer."""
-        self._transport.sendto(said(address[0]), address)  # type: ignore[attr-defined]  # it is a DatagramTransport
+        self._transport.sendto(answer_to(address[0]), address)  # type: ignore[attr-defined]  # it is a DatagramTransport
 
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Answer one request."""
     try:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.0 200 OK\r\n\r\n" + said(writer.get_extra_info("peername")[0]))
+        writer.write(b"HTTP/1.0 200 OK\r\n\r\n" + answer_to(writer.get_extra_info("peername")[0]))
         await writer.drain()
     except (asyncio.IncompleteReadError, ConnectionError):
         pass

@@ -1,9 +1,9 @@
 """
 Open a connection to ADDRESS:80 every 10 ms until standard input closes; prints "ready", and at the end a JSON list.
 
-A row is ``[what came of it, what was answered, seconds]``: ``refused`` where no connection came about within 5 s,
-``cut`` where one did and no answer came, else ``answered``; the seconds are those from connection to answer.
-``--udp`` sends one datagram instead, and prints what is answered.
+A row is ``[outcome, answer, seconds]``: ``refused`` if no connection was established within 5 s,
+``cut`` if it was established but there was no answer, else ``answered``; seconds from connection to answer.
+``--udp`` sends one datagram instead, and prints the answer.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import time
 from typing import NamedTuple
 
 EVERY = 0.01
-PATIENCE = 5.0  # seconds: as any client, this one lets TCP send again what was lost
+PATIENCE = 5.0  # seconds: long enough for TCP to retransmit lost packets
 
 
 class Row(NamedTuple):
@@ -59,11 +59,11 @@ async def calls(address: str) -> list[Row]:
 
 def datagram(address: str) -> str:
     """The answer to one datagram; "" without an answer."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        asking.settimeout(1.0)
-        asking.sendto(b"?", (address, 80))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.settimeout(1.0)
+        client.sendto(b"?", (address, 80))
         try:
-            return asking.recv(100).decode()
+            return client.recv(100).decode()
         except TimeoutError:
             return ""
 

@@ -14,7 +14,7 @@ from kavip import names
 from kavip.cli.main import cli
 from tests.agent.pod import connected
 from tests.app.conftest import a_group
-from tests.cluster.ground import PATIENCE, applied, made
+from tests.cluster.provisioning import PATIENCE, apply_objects, create_namespaces
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -48,11 +48,11 @@ def has(node: Node, address: str) -> bool:
 def test_the_presets_pass_on_a_real_node(installed: Cluster) -> None:
     """The kubelet's health and the way to the API, verified with the cluster's own CA, without a token."""
     (node,) = installed.nodes
-    made(installed, "lb")
+    create_namespaces(installed, "lb")
     group = a_group("edge", checks=CHECKS, virtualIPs=[{"address": f"{VIP}/24"}])
     try:
-        applied(installed, group)
-        wait_for("the VIP is there", lambda: has(node, VIP), timeout=PATIENCE, interval=1)
+        apply_objects(installed, group)
+        wait_for("the node has the VIP", lambda: has(node, VIP), timeout=PATIENCE, interval=1)
         passed = {"api": "status 200", "kubelet": "status 200"}
         wait_for("both pass", lambda: answers(node) == passed, timeout=PATIENCE, interval=1)
     finally:
@@ -81,7 +81,7 @@ def test_a_static_pod_holds_its_vip(installed: Cluster) -> None:
     manifest.parent.mkdir(exist_ok=True)
     manifest.write_text(rendered.stdout)
     try:
-        wait_for("the VIP is there", lambda: has(node, STATIC_VIP), timeout=PATIENCE, interval=1)
+        wait_for("the node has the VIP", lambda: has(node, STATIC_VIP), timeout=PATIENCE, interval=1)
         wait_for(
             "its agent answers", lambda: state(node, STATIC_PORT).get("refused") == "", timeout=PATIENCE, interval=1
         )

@@ -7,11 +7,11 @@ import pytest
 from hack.testbed.cluster import Cluster
 from hack.testbed.process import wait_for
 from kavip import names
-from tests.cluster.ground import OWN, PATIENCE, insist, release
+from tests.cluster.provisioning import OWN, PATIENCE, release, retry_kubectl
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
-SELECTED = ("--selector=app.kubernetes.io/name=kavip",)
+SELECTED = ("--selector=app.kubernetes.io/component=webhook",)
 HOOKS = "pods,serviceaccounts,roles,rolebindings"
 
 
@@ -35,9 +35,9 @@ def test_it_passes_on_the_host_network(installed: Cluster) -> None:
     assert_passes(installed)
 
 
-def test_it_fails_where_nobody_answers(installed: Cluster) -> None:
-    """With kavip scaled to zero the test fails, and its log says that the webhook was not reached."""
-    installed.kubectl("scale", "deployment", "kavip", OWN, "--replicas=0")
+def test_it_fails_if_no_replica_answers(installed: Cluster) -> None:
+    """With the webhook scaled to zero the test fails, and its log says that the webhook was not reached."""
+    installed.kubectl("scale", "deployment", "kavip-webhook", OWN, "--replicas=0")
     wait_for("the pods are gone", lambda: not pods(installed), timeout=PATIENCE, interval=1)
     failed = installed.helm("test", "kavip", OWN, "--logs", "--timeout=240s", check=False)
     assert failed.returncode
@@ -58,16 +58,18 @@ def test_it_goes_without_a_trace(installed: Cluster) -> None:
         "metadata": {"name": "orphan", "annotations": {names.GROUP_ANNOTATION: "lb/none"}},
         "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
     }
-    insist(installed, "create", "--filename=-", "--namespace=default", "--dry-run=server", given=json.dumps(subject))
+    retry_kubectl(
+        installed, "create", "--filename=-", "--namespace=default", "--dry-run=server", stdin=json.dumps(subject)
+    )
 
 
 def assert_passes(cluster: Cluster) -> None:
     """Run `helm test`, and return its log."""
-    said = cluster.helm("test", "kavip", OWN, "--logs").stdout
-    assert "refused, as it should be" in said
-    assert "let through, as it should be" in said
+    logs = cluster.helm("test", "kavip", OWN, "--logs").stdout
+    assert "refused, as it should be" in logs
+    assert "let through, as it should be" in logs
 
 
 def pods(cluster: Cluster) -> str:
-    """kavip's pods."""
+    """The pods of the webhook."""
     return cluster.kubectl("get", "pods", OWN, *SELECTED, "--output=name").stdout

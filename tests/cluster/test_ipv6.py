@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from hack.demo.__main__ import image
-from hack.demo.story import Story
+from hack.demo.session import Session
 from hack.testbed.cluster import Cluster
-from hack.testbed.images import WEB
 from hack.testbed.process import wait_for
 from kavip import names
-from tests.app.conftest import a_group, a_pool, a_service, object_of
-from tests.cluster.ground import OWN, PATIENCE, applied, made, release
+from tests.app.conftest import a_group, a_pool, a_service
+from tests.cluster.provisioning import OWN, PATIENCE, apply_objects, create_namespaces, release, web_deployment
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -31,64 +30,60 @@ SERVICES = {"web": "unicast", "local": "unicast", "old": "multicast", "many": "s
 
 
 @pytest.fixture
-def story(cluster: Callable[..., Cluster]) -> Iterator[Story]:
+def session(cluster: Callable[..., Cluster]) -> Iterator[Session]:
     """Two nodes with kavip, a backend, and a group of each kind."""
-    found = Story(cluster(nodes=2, images=(image(),), families=(6,)))
+    found = Session(cluster(nodes=2, images=(image(),), families=(6,)))
     found.cluster.helm(
         "upgrade", "--install", *release(found.cluster), "--create-namespace", "--set=image.pullPolicy=Never"
     )
-    made(found.cluster, "lb", "shop")
-    labels = {"app": "web"}
-    pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": WEB}]}}
-    backend = object_of("Deployment", "web", namespace="shop", version="apps/v1")
-    backend["spec"] = {"selector": {"matchLabels": labels}, "template": pod}
+    create_namespaces(found.cluster, "lb", "shop")
     groups = [a_group(name, **spec) for name, spec in GROUPS.items()]
-    applied(found.cluster, backend, a_pool("six", "2001:db8:2::100/120"), *groups)
+    apply_objects(found.cluster, web_deployment(), a_pool("six", "2001:db8:2::100/120"), *groups)
     yield found
 
 
-def test_kavip_works_without_ipv4(story: Story) -> None:
-    """VIPs of each kind of group answer; agents and checks are asked, admission and leader do their work."""
+def test_kavip_works_without_ipv4(session: Session) -> None:
+    """VIPs of each kind of group answer; agents, checks, admission and the leader work."""
     for name, group in SERVICES.items():
         notes = {names.GROUP_ANNOTATION: f"lb/{group}"}
         policy = "Local" if name == "local" else "Cluster"
         service = a_service(name, annotations=notes, selector={"app": "web"}, externalTrafficPolicy=policy)
-        applied(story.cluster, service)
+        apply_objects(session.cluster, service)
     for name in SERVICES:
         key = f"shop/{name}"
 
         def has_address(key: str = key) -> bool:
-            return bool(story.address(key))
+            return bool(session.address(key))
 
         wait_for(f"{key} has its address", has_address, timeout=PATIENCE, interval=1)
 
-        def answers(vip: str = story.address(key)) -> bool:
-            return bool(story.answers(vip))
+        def answers(vip: str = session.address(key)) -> bool:
+            return bool(session.answers(vip))
 
         wait_for(f"{key} answers", answers, timeout=PATIENCE, interval=1)
-        advertised = partial(is_true, story, "service", key, "kavip.io/Advertised")
+        advertised = partial(is_true, session, "service", key, "kavip.io/Advertised")
         wait_for(f"{key} is advertised", advertised, timeout=PATIENCE)
     for name in GROUPS:
         for kind in ("Programmed", "Ready"):
-            holds = partial(is_true, story, "keepalivedgroup", f"lb/{name}", kind)
+            holds = partial(is_true, session, "keepalivedgroup", f"lb/{name}", kind)
             wait_for(f"{name} is {kind}", holds, timeout=PATIENCE)
     passed = {("api", "status 200"), ("kubelet", "status 200")}
-    wait_for("all checks pass", lambda: checks(story) == passed, timeout=PATIENCE, interval=1)
-    shown = story.cluster.kubectl("exec", "deployment/kavip", OWN, "--", "kavip", "status").stdout
+    wait_for("all checks pass", lambda: checks(session) == passed, timeout=PATIENCE, interval=1)
+    shown = session.cluster.kubectl("exec", "deployment/kavip-controller", OWN, "--", "kavip", "status").stdout
     assert shown.count("Master") == len(SERVICES)
-    assert "refused, as it should be" in story.cluster.helm("test", "kavip", OWN, "--logs").stdout
+    assert "refused, as it should be" in session.cluster.helm("test", "kavip", OWN, "--logs").stdout
 
 
-def is_true(story: Story, kind: str, key: str, condition: str) -> bool:
+def is_true(session: Session, kind: str, key: str, condition: str) -> bool:
     """Whether a condition of an object holds."""
-    return story.condition(kind, key, condition)[0] == "True"
+    return session.condition(kind, key, condition)[0] == "True"
 
 
-def checks(story: Story) -> set[tuple[str, str]]:
+def checks(session: Session) -> set[tuple[str, str]]:
     """The answers to the agents of the group with checks, by URL; IPv6 addresses stand in brackets."""
-    found = story.get("keepalivedgroup", "unicast", "-n", "lb")
+    found = session.get("keepalivedgroup", "unicast", "-n", "lb")
     port = found["status"]["metricsPort"]
-    urls = [f"http://[{node.ipv6}]:{port}{names.STATE_PATH}" for node in story.cluster.nodes]
-    said = [story.cluster.control.exec("curl", "--silent", "--globoff", url, check=False).stdout for url in urls]
-    told = [json.loads(each or "{}") for each in said]
-    return {(each["name"], each["message"]) for state in told for each in state.get("checks", [])}
+    urls = [f"http://[{node.ipv6}]:{port}{names.STATE_PATH}" for node in session.cluster.nodes]
+    outputs = [session.cluster.control.exec("curl", "--silent", "--globoff", url, check=False).stdout for url in urls]
+    states = [json.loads(each or "{}") for each in outputs]
+    return {(each["name"], each["message"]) for state in states for each in state.get("checks", [])}

@@ -14,13 +14,21 @@ from typing import Any
 import pytest
 
 from hack.demo.__main__ import image
-from hack.demo.story import Story
+from hack.demo.session import Session
 from hack.testbed.cluster import Cluster
 from hack.testbed.process import wait_for
 from kavip import names
 from tests.app.conftest import a_pool, a_service, object_of
 from tests.cluster.caller import EVERY, Row
-from tests.cluster.ground import PATIENCE, applied, insist, made, release, removed
+from tests.cluster.provisioning import (
+    PATIENCE,
+    REQUESTS,
+    apply_objects,
+    create_namespaces,
+    delete_objects,
+    release,
+    retry_kubectl,
+)
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -31,20 +39,20 @@ SECOND = "192.0.2.206"
 
 
 @pytest.fixture
-def story(cluster: Callable[..., Cluster]) -> Iterator[Story]:
-    """Three nodes, kavip, a group and a pool; gone afterwards."""
-    found = Story(cluster(nodes=3, images=(image(),)))
+def session(cluster: Callable[..., Cluster]) -> Iterator[Session]:
+    """Three nodes, kavip, a group and a pool; removed afterwards."""
+    found = Session(cluster(nodes=3, images=(image(),)))
     found.cluster.helm(
         "upgrade", "--install", *release(found.cluster), "--create-namespace", "--set=image.pullPolicy=Never"
     )
     group = object_of("KeepalivedGroup", "follow", namespace=HOME, version="redhatcop.redhat.io/v1alpha1")
     group["spec"] = {"interface": "eth0"}
-    made(found.cluster, HOME)
+    create_namespaces(found.cluster, HOME)
     apply(found, group, a_pool("local", "192.0.2.192/28", autoAssign=False))
     try:
         yield found
     finally:
-        removed(
+        delete_objects(
             found.cluster,
             ("services", "--all", f"--namespace={HOME}"),
             ("namespace", HOME, "--wait=false"),
@@ -52,12 +60,12 @@ def story(cluster: Callable[..., Cluster]) -> Iterator[Story]:
         )
 
 
-def apply(story: Story, *objects: dict[str, Any]) -> None:
+def apply(session: Session, *objects: dict[str, Any]) -> None:
     """Apply objects as a user does."""
-    applied(story.cluster, *objects)
+    apply_objects(session.cluster, *objects)
 
 
-def deployed(story: Story, node: str, *, replicas: int = 1) -> None:
+def deploy(session: Session, node: str, *, replicas: int = 1) -> None:
     """Move the backend to *node* by a rolling update that never has fewer pods than wanted."""
     container = {
         "name": "backend",
@@ -66,6 +74,7 @@ def deployed(story: Story, node: str, *, replicas: int = 1) -> None:
         "command": ["python3", "-c", BACKEND.read_text(), "8080"],
         "readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1},
         "lifecycle": {"preStop": {"sleep": {"seconds": 5}}},
+        "resources": REQUESTS,
     }
     labels = {"app": "backend"}
     pod = {"containers": [container], "nodeSelector": {"kubernetes.io/hostname": node}}
@@ -76,14 +85,14 @@ def deployed(story: Story, node: str, *, replicas: int = 1) -> None:
         "selector": {"matchLabels": labels},
         "template": {"metadata": {"labels": labels}, "spec": pod},
     }
-    apply(story, object_of("Deployment", "backend", namespace=HOME, version="apps/v1", spec=spec))
-    insist(story.cluster, "rollout", "status", "deployment/backend", f"--namespace={HOME}", "--timeout=100s")
+    apply(session, object_of("Deployment", "backend", namespace=HOME, version="apps/v1", spec=spec))
+    retry_kubectl(session.cluster, "rollout", "status", "deployment/backend", f"--namespace={HOME}", "--timeout=100s")
 
 
 @contextmanager
-def calling(story: Story, address: str) -> Iterator[list[Row]]:
+def open_connections(session: Session, address: str) -> Iterator[list[Row]]:
     """Open a connection every 10 ms from outside while the block runs; the rows are complete afterwards."""
-    command = story.cluster.client.command(sys.executable, "-m", "tests.cluster.caller", address)
+    command = session.cluster.client.command(sys.executable, "-m", "tests.cluster.caller", address)
     rows: list[Row] = []
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout
@@ -91,44 +100,46 @@ def calling(story: Story, address: str) -> Iterator[list[Row]]:
     try:
         yield rows
     finally:
-        said, _ = process.communicate(timeout=120)
-        rows.extend(Row(*each) for each in json.loads(said))
+        output, _ = process.communicate(timeout=120)
+        rows.extend(Row(*each) for each in json.loads(output))
 
 
-def answer(story: Story, address: str, *, pods: int) -> bool:
+def answer(session: Session, address: str, *, pods: int) -> bool:
     """Whether twenty calls in sequence are answered, by that many pods."""
-    found = {story.answers(address).partition(" ")[0] for _ in range(20)}
+    found = {session.answers(address).partition(" ")[0] for _ in range(20)}
     return "" not in found and len(found) == pods
 
 
-def is_on(story: Story, address: str, node: str) -> None:
+def is_on(session: Session, address: str, node: str) -> None:
     """Wait until *node* alone has *address*, and a pod answers there to the client's own address."""
-    own = story.cluster.client.ipv4
+    own = session.cluster.client.ipv4
 
-    def so() -> bool:
-        return [each.name for each in story.holders(address)] == [node] and story.answers(address).split()[1:] == [own]
+    def is_served() -> bool:
+        return [each.name for each in session.holders(address)] == [node] and session.answers(address).split()[1:] == [
+            own
+        ]
 
-    wait_for(f"{address} is on {node}", so, timeout=PATIENCE)
+    wait_for(f"{address} is on {node}", is_served, timeout=PATIENCE)
 
 
-def test_vips_follow_the_endpoints_of_a_real_kube_proxy(story: Story) -> None:
+def test_vips_follow_the_endpoints_of_a_real_kube_proxy(session: Session) -> None:
     """VIPs follow endpoints also with UDP, session affinity and source ranges, and without a health port."""
     local = {"externalTrafficPolicy": "Local", "selector": {"app": "backend"}}
     ports = [{"name": kind.lower(), "port": 80, "targetPort": 8080, "protocol": kind} for kind in ("TCP", "UDP")]
     web = a_service("web", namespace=HOME, annotations=NOTES, **local, ports=ports)
     plain = a_service("plain", namespace=HOME, annotations=NOTES)
     plain["spec"] = {**local, "type": "NodePort", "ports": ports[:1], "externalIPs": [SECOND]}
-    apply(story, web, plain)
-    deployed(story, "n2")
-    wait_for("the Service has its address", lambda: bool(story.address(f"{HOME}/web")), timeout=PATIENCE)
-    vip = story.address(f"{HOME}/web")
+    apply(session, web, plain)
+    deploy(session, "n2")
+    wait_for("the Service has its address", lambda: bool(session.address(f"{HOME}/web")), timeout=PATIENCE)
+    vip = session.address(f"{HOME}/web")
     for address in (vip, SECOND):
-        is_on(story, address, "n2")
-    with calling(story, vip) as first, calling(story, SECOND) as second:
+        is_on(session, address, "n2")
+    with open_connections(session, vip) as first, open_connections(session, SECOND) as second:
         for node in ("n3", "n1"):
-            deployed(story, node)
+            deploy(session, node)
             for address in (vip, SECOND):
-                is_on(story, address, node)
+                is_on(session, address, node)
     for rows in (first, second):
         outcomes = Counter(row.outcome for row in rows)
         assert outcomes["answered"] and not outcomes["refused"]
@@ -136,26 +147,26 @@ def test_vips_follow_the_endpoints_of_a_real_kube_proxy(story: Story) -> None:
         # at the same time: more than one on a busy machine
         under_way = 1 + int(max(row.seconds for row in good) / EVERY)
         assert outcomes["cut"] <= 2 * under_way  # while the VIP moves: it moved twice
-        assert {row.body.split()[1] for row in good} == {story.cluster.client.ipv4}
-    check_manners(story, vip)
+        assert {row.body.split()[1] for row in good} == {session.cluster.client.ipv4}
+    check_service_features(session, vip)
 
 
-def check_manners(story: Story, vip: str) -> None:
+def check_service_features(session: Session, vip: str) -> None:
     """UDP, session affinity and source ranges work while the VIP stays on its node."""
-    command = story.cluster.client.command(sys.executable, "-m", "tests.cluster.caller", vip, "--udp")
+    command = session.cluster.client.command(sys.executable, "-m", "tests.cluster.caller", vip, "--udp")
 
     def datagram() -> list[str]:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
-    own = story.cluster.client.ipv4
+    own = session.cluster.client.ipv4
     wait_for("a datagram is answered to the client's own address", lambda: datagram()[1:] == [own], timeout=PATIENCE)
-    deployed(story, "n1", replicas=2)
+    deploy(session, "n1", replicas=2)
     patch = ("patch", "service", "web", f"--namespace={HOME}", "--type=merge", "--patch")
-    wait_for("both pods answer", lambda: answer(story, vip, pods=2), timeout=PATIENCE)
-    story.cluster.kubectl(*patch, json.dumps({"spec": {"sessionAffinity": "ClientIP"}}))
-    wait_for("one pod answers", lambda: answer(story, vip, pods=1), timeout=PATIENCE)
-    story.cluster.kubectl(*patch, json.dumps({"spec": {"loadBalancerSourceRanges": ["203.0.113.0/24"]}}))
-    wait_for("strangers are kept out", lambda: not story.answers(vip), timeout=PATIENCE)
-    assert [node.name for node in story.holders(vip)] == ["n1"]
-    story.cluster.kubectl(*patch, json.dumps({"spec": {"loadBalancerSourceRanges": [f"{own}/32"]}}))
-    is_on(story, vip, "n1")
+    wait_for("both pods answer", lambda: answer(session, vip, pods=2), timeout=PATIENCE)
+    session.cluster.kubectl(*patch, json.dumps({"spec": {"sessionAffinity": "ClientIP"}}))
+    wait_for("one pod answers", lambda: answer(session, vip, pods=1), timeout=PATIENCE)
+    session.cluster.kubectl(*patch, json.dumps({"spec": {"loadBalancerSourceRanges": ["203.0.113.0/24"]}}))
+    wait_for("clients outside the source ranges get no answer", lambda: not session.answers(vip), timeout=PATIENCE)
+    assert [node.name for node in session.holders(vip)] == ["n1"]
+    session.cluster.kubectl(*patch, json.dumps({"spec": {"loadBalancerSourceRanges": [f"{own}/32"]}}))
+    is_on(session, vip, "n1")

@@ -9,7 +9,7 @@ from hack.testbed.cluster import Cluster
 from hack.testbed.process import wait_for
 from kavip import names
 from tests.app.conftest import a_group, object_of
-from tests.cluster.ground import made
+from tests.cluster.provisioning import create_namespaces
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -34,7 +34,7 @@ def annotation(cluster: Cluster) -> str:
 
 def test_a_password_that_comes_late_is_taken_up_soon(installed: Cluster) -> None:
     """The group reports SecretMissing; with the Secret, it is programmed before kubelet's own sync period ends."""
-    made(installed, "lb")
+    create_namespaces(installed, "lb")
     auth: dict[str, Any] = {
         "passwordAuth": {"secretRef": {"name": "vrrp"}},
         "vrrpVersion": 2,
@@ -46,9 +46,9 @@ def test_a_password_that_comes_late_is_taken_up_soon(installed: Cluster) -> None
         wait_for(
             "the Secret is missed", lambda: programmed(installed).get("reason") == "SecretMissing", timeout=PATIENCE
         )
-        told = {annotation(installed)}
+        known_hashes = {annotation(installed)}
         wait_for(
-            "pods get the annotation again", lambda: annotation(installed) not in told, timeout=PATIENCE
+            "pods get the annotation again", lambda: annotation(installed) not in known_hashes, timeout=PATIENCE
         )  # their start is over
         secret = object_of("Secret", "vrrp", namespace="lb", stringData={"password": "s3cret"})
         installed.kubectl("create", "--filename=-", input=json.dumps(secret))

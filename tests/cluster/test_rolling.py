@@ -6,13 +6,13 @@ from functools import partial
 import pytest
 
 from hack.demo.__main__ import image
-from hack.endurance import course, disturb
-from hack.endurance.course import KILL, Course
+from hack.endurance import disturb, endurancerun
+from hack.endurance.endurancerun import KILL, Run
 from hack.endurance.metrics import WebhookCounters
 from hack.endurance.writer import NAMESPACE
 from hack.testbed.cluster import Cluster
 from hack.testbed.process import wait_for
-from tests.cluster.ground import PATIENCE, chart, made, removed
+from tests.cluster.provisioning import PATIENCE, chart, create_namespaces, delete_objects
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -25,15 +25,15 @@ def rolled(cluster: Callable[..., Cluster]) -> Iterator[Cluster]:
     """A cluster of three nodes with kavip and the objects of the writer, which are removed afterwards."""
     found = cluster(nodes=3, images=(image(),))
     with pytest.MonkeyPatch.context() as patched:
-        for module in (course, disturb):
+        for module in (endurancerun, disturb):
             patched.setattr(module, "CHART", chart(found))
-        course.install(found)
-        made(found, NAMESPACE)
-        course.prepare(found)
+        endurancerun.install(found)
+        create_namespaces(found, NAMESPACE)
+        endurancerun.prepare(found)
         try:
             yield found
         finally:
-            removed(
+            delete_objects(
                 found,
                 ("services", "--all", f"--namespace={NAMESPACE}"),
                 ("namespace", NAMESPACE, "--wait=false"),
@@ -42,12 +42,12 @@ def rolled(cluster: Callable[..., Cluster]) -> Iterator[Cluster]:
 
 
 def test_not_one_call_is_lost(rolled: Cluster) -> None:
-    """Every write has the expected answer, and the API server accepted none without asking kavip."""
-    run, before = Course(rolled), WebhookCounters.read(rolled)
+    """Every write has the expected answer, and the API server accepted none without a review by kavip."""
+    run, before = Run(rolled), WebhookCounters.read(rolled)
     with run.writing(rate=RATE):
-        run.leg("rollout restart", disturb.roll)
-        run.leg("drain", disturb.drain)
-        run.leg("CA rotated, a pod deleted", partial(disturb.rotate, meanwhile=disturb.delete))
+        run.run_disturbance("rollout restart", disturb.roll)
+        run.run_disturbance("drain", disturb.drain)
+        run.run_disturbance("CA rotated, a pod deleted", partial(disturb.rotate, meanwhile=disturb.delete))
         enough = 3 * WRITES  # calls: a write has at most three
         wait_for(
             "enough is written",
@@ -71,10 +71,10 @@ def test_a_killed_replica_costs_calls_for_seconds(rolled: Cluster) -> None:
     Every failed write is a call that the API server lost. It may have lost more calls: it repeats an update by itself
     if the object has changed meanwhile.
     """
-    course.install(rolled, "--set=webhook.failurePolicy.mutating=Fail")
-    run = Course(rolled)
+    endurancerun.install(rolled, "--set=webhook.failurePolicy.mutating=Fail")
+    run = Run(rolled)
     with run.writing(rate=RATE):
-        run.leg(KILL, disturb.kill)
-    assert all(leg.span < max(course.LATEST, leg.over - leg.at) for leg in run.legs), run.table()
+        run.run_disturbance(KILL, disturb.kill)
+    assert all(period.span < max(endurancerun.LATEST, period.over - period.at) for period in run.periods), run.table()
     assert len(run.record.failures) <= run.counters.lost, run.table()
     assert run.counters.fail_open == 0

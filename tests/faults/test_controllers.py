@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from hack.faults import course, facts
+from hack.faults import facts, faultrun
 from hack.faults.checker import Checker
 from hack.faults.demand import Demand
 from hack.faults.history import History
@@ -30,7 +30,7 @@ FEW = 120
 @pytest.fixture(scope="module")
 def plane(programs: Programs) -> Iterator[ControlPlane]:
     """One control plane for both tests."""
-    with runs.temporary() as state, course.stage(programs, state) as started:
+    with runs.temporary() as state, faultrun.start_control_plane(programs, state) as started:
         yield started
         for log in sorted(state.glob("kavip-*.log")):
             print(f"--- {log.name}", process.tail(log, 40), sep="\n")  # noqa: T201 - shown when the test fails
@@ -43,23 +43,23 @@ async def until(condition: Callable[[], object], *, every: float = 0.1) -> None:
             await asyncio.sleep(every)
 
 
-def asked(plane: ControlPlane, who: Replica, *, after: float = 0.0) -> int:
-    """The number of writes of Services and pools that *who* requested after that time, refused ones included."""
-    return sum(each.user == who.name and each.asked > after for each in facts.requests(plane.audit.path))
+def count_writes(plane: ControlPlane, replica: Replica, *, after: float = 0.0) -> int:
+    """The number of writes of Services and pools that *replica* requested after that time, refused ones included."""
+    return sum(each.user == replica.name and each.requested_at > after for each in facts.requests(plane.audit.path))
 
 
-def has_begun(plane: ControlPlane, who: Replica) -> bool:
-    """Whether *who* has written the status of a Service; asked of the text of the log, which takes no time."""
+def has_begun(plane: ControlPlane, replica: Replica) -> bool:
+    """Whether *replica* has written the status of a Service; read from the text of the log, which is fast."""
     with plane.audit.path.open("rb") as file:
         file.seek(plane.audit._offset)
         text = file.read()
-    user, status = f'"username":"{who.name}"'.encode(), b'"subresource":"status"'
+    user, status = f'"username":"{replica.name}"'.encode(), b'"subresource":"status"'
     return any(user in line and status in line for line in text.splitlines())
 
 
-def listed(plane: ControlPlane, who: Replica) -> int:
-    """How often *who* has listed all Services; they fit on one page."""
-    found = plane.audit.events(user=who.name, verb="list", resource="services")
+def listed(plane: ControlPlane, replica: Replica) -> int:
+    """How often *replica* has listed all Services; they fit on one page."""
+    found = plane.audit.events(user=replica.name, verb="list", resource="services")
     return len(found)
 
 
@@ -67,30 +67,30 @@ async def test_a_former_leader_that_continues_writes_nothing(plane: ControlPlane
     """
     It is stopped in the middle of a backlog, for longer than its lease; the other finishes the work.
 
-    Continued, it has plans in its hands and connections open, and lets none of them out.
+    After SIGCONT it has plans and open connections, and sends none of the writes.
     """
     pair = Pair(plane, LONG_LEASE)
     first, second = pair.replicas
     rng = random.Random(1)
-    async with History(course.users(plane), Demand(BACKLOG, rng)) as history:
+    async with History(faultrun.users(plane), Demand(BACKLOG, rng)) as history:
         await history.rush(BACKLOG)
         plane.audit.mark()
         with pair.running(first):
             await until(lambda: has_begun(plane, first), every=0.001)
             first.signal(signal.SIGSTOP)
-            before = asked(plane, first)
+            before = count_writes(plane, first)
             second.start()
             await until(lambda: second.logged("leading"))
             lists = listed(plane, first), listed(plane, second)
-            await course.rest(pair, quiet=QUIET)
+            await faultrun.wait_until_idle(pair, quiet=QUIET)
             continued = time.time()
             first.signal(signal.SIGCONT)
             await until(lambda: first.logged("no longer the leader"))
-            await course.rest(pair, quiet=QUIET / 2)
+            await faultrun.wait_until_idle(pair, quiet=QUIET / 2)
     assert lists == (1, 2)  # the first leader lists once, and the next one lists again
     assert 0 < before < BACKLOG  # it was in the middle
-    assert asked(plane, second) > (BACKLOG - before) / 2
-    assert asked(plane, first, after=continued) <= 1  # the write that it was sending when it was stopped
+    assert count_writes(plane, second) > (BACKLOG - before) / 2
+    assert count_writes(plane, first, after=continued) <= 1  # the write that it was sending when it was stopped
     assert first.logged("leading") == 1
     findings = Checker().replay(facts.read(plane.audit.path))
     assert (findings.doubles, findings.moves, findings.waiting, findings.needless) == ([], [], [], [])
@@ -98,8 +98,8 @@ async def test_a_former_leader_that_continues_writes_nothing(plane: ControlPlane
 
 
 async def test_a_short_history_is_clean(plane: ControlPlane) -> None:
-    """Edits while the leader is killed and stopped: no address has two holders or moves, no Service waits in vain."""
-    verdict = await course.run(
+    """Edits while the leader is killed and stopped: no double holder, no move, no needless wait."""
+    verdict = await faultrun.run(
         plane, services=FEW, seconds=6, seed=7, faults=("kill", "stop"), lease=LEASE, quiet=QUIET
     )
     assert verdict.is_clean, verdict.table()

@@ -34,15 +34,19 @@ class Right:
         return f"{self.verb} {self.resource}.{self.group or 'core'} {self.name}{where}".rstrip()
 
 
-def wait_bound(plane: ControlPlane, account: str) -> None:
-    """Wait until the API server permits *account* what the chart grants: it reads RBAC objects by watches."""
+def wait_bound(plane: ControlPlane, account: str, *, leads: bool = True) -> None:
+    """
+    Wait until the API server permits *account* what the chart grants: it reads RBAC objects by watches.
+
+    The account *leads* if it has a Lease; otherwise it has the CA.
+    """
     own = f"--namespace={manifests.NAMESPACE}"
-    for asked in (
+    for action in (
         ("list", "vippools.kavip.io"),
         ("list", "services", "-A"),
-        ("create", "leases.coordination.k8s.io", own),
+        ("create", "leases.coordination.k8s.io" if leads else "secrets", own),
     ):
-        may = ("auth", "can-i", *asked, f"--as={account}")
+        may = ("auth", "can-i", *action, f"--as={account}")
 
         def holds(may: tuple[str, ...] = may) -> bool:
             return not plane.kubectl(*may, check=False).returncode

@@ -39,7 +39,7 @@ def test_an_interrupted_build_leaves_nothing_half_valid(own_cache: Path) -> None
 
 
 def test_an_entry_is_built_once() -> None:
-    """What is there is not built again."""
+    """An existing entry is not built again."""
     cache.entry("x", lambda draft: draft.touch())
     cache.entry("x", lambda draft: pytest.fail("built twice"))
 

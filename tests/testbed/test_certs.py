@@ -12,7 +12,7 @@ from hack.testbed.certs import Authority, write_private
 
 
 def test_a_kubeconfig_carries_name_and_groups(tmp_path: Path) -> None:
-    """The certificate in it says who the user is, as the API server reads it."""
+    """The certificate in it has the user's name, as the API server reads it."""
     authority = Authority(tmp_path)
     config = json.loads(authority.kubeconfig("https://127.0.0.1:1", "bob", ["a", "b"]))
     pem = base64.b64decode(config["users"][0]["user"]["client-certificate-data"])

@@ -105,7 +105,7 @@ def test_exec_reaches_a_pod(web: Cluster) -> None:
 
 
 def test_the_wrappers_work_from_outside(small: Cluster) -> None:
-    """`kubectl` and `helm` in the bin directory know their cluster."""
+    """`kubectl` and `helm` in the bin directory use this cluster."""
     assert "n1" in run([str(small.state / "bin/kubectl"), "get", "nodes"]).stdout
     assert "NAME" in run([str(small.state / "bin/helm"), "list", "-A"]).stdout
 
@@ -137,7 +137,7 @@ def test_a_node_loses_power_and_comes_back(web: Cluster) -> None:
 
 
 def test_one_family_with_cluster_dns(programs: Programs) -> None:
-    """On a node without IPv6, the cluster's name server knows the Services; kubectl finds kavip as a plugin."""
+    """On a node without IPv6, the cluster's name server resolves the Services; kubectl finds kavip as a plugin."""
     with (
         runs.temporary() as state,
         Cluster(programs, state, nodes=1, families=(4,), with_dns=True) as single,
@@ -147,8 +147,8 @@ def test_one_family_with_cluster_dns(programs: Programs) -> None:
         name = "kubernetes.default.svc.cluster.local"
 
         def resolved() -> bool:
-            asked = node.exec(sys.executable, "-c", QUERY, "10.96.0.10", name, check=False)
-            return asked.stdout.strip() == "10.96.0.1"
+            result = node.exec(sys.executable, "-c", QUERY, "10.96.0.10", name, check=False)
+            return result.stdout.strip() == "10.96.0.1"
 
         process.wait_for(f"{name} is resolved", resolved, timeout=180, interval=0.5)
         folder = state / "bin"

@@ -33,7 +33,7 @@ def test_a_port_that_was_taken_meanwhile_is_given_up(programs: Programs, monkeyp
 
 
 def test_requests_are_in_the_audit_log_when_they_are_answered(control_plane: ControlPlane) -> None:
-    """Who did what, with the body of a write."""
+    """The audit log has the user and the body of each write."""
     control_plane.audit.mark()
     control_plane.kubectl("create", "namespace", "audited")
     control_plane.kubectl("delete", "namespace", "audited", "--wait=false")

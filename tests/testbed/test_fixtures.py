@@ -12,7 +12,7 @@ from hack.testbed.programs import Programs
 
 
 class Started(AbstractContextManager["Started"]):
-    """Stands for a cluster, and for the order in which things happen."""
+    """A fake cluster that records the order of calls."""
 
     log: list[str]
 

@@ -20,7 +20,7 @@ def test_a_user_hears_that_a_cluster_needs_root(tmp_path: Path, monkeypatch: pyt
 
 
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of them at once, by the names that apt knows."""
+    """The message has all of them, by the names of their Debian packages."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(need, "_rights", list)
     monkeypatch.setattr(debian, "_present", lambda program: program == "ip")

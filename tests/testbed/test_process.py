@@ -39,7 +39,7 @@ def test_a_record_leads_to_the_process_while_it_runs(sleeper: Process, tmp_path:
 
 
 @pytest.mark.parametrize("content", ["", "12", "one two", "1 2 3", "999999999 1"])
-def test_a_stale_or_damaged_record_names_nobody(content: str, tmp_path: Path) -> None:
+def test_a_stale_or_damaged_record_names_no_process(content: str, tmp_path: Path) -> None:
     """A damaged record names no process."""
     file = tmp_path / "x.pid"
     file.write_text(content)
@@ -73,7 +73,7 @@ def test_children_are_found_to_any_depth(tmp_path: Path) -> None:
     process.kill([one for pid in process.children([top.pid]) if (one := process.find(pid))])
 
 
-def test_waiting_in_vain_says_for_what() -> None:
+def test_a_timeout_names_the_condition() -> None:
     """The message names the condition."""
-    with pytest.raises(TestbedError, match="rain: not so after 0 s"):
+    with pytest.raises(TestbedError, match="rain: not within 0 s"):
         process.wait_for("rain", lambda: False, timeout=0)

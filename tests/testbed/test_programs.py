@@ -42,7 +42,7 @@ def test_another_compiler_is_another_entry(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_programs_of_kubebuilder_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """KUBEBUILDER_ASSETS needs no build; a folder that is not there is an error that says so."""
+    """KUBEBUILDER_ASSETS needs no build; a missing folder is an error with its name."""
     (tmp_path / "etcd").touch()
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
     assert programs.ensure(["etcd"])["etcd"] == str(tmp_path / "etcd")

@@ -18,10 +18,10 @@ def test_a_step_says_why_how_far_and_how_long(
         while "so far" not in text:
             text += capsys.readouterr().err
             time.sleep(0.01)
-    said = (text + capsys.readouterr().err).splitlines()
-    assert said[0] == "[2/3] Build x: because"
-    assert re.fullmatch(r"  \.\.\. \[2/3] Build x: \d+\.\d s so far", said[1])
-    assert re.fullmatch(r"\[2/3] Build x: done in \d+\.\d s", said[-1])
+    lines = (text + capsys.readouterr().err).splitlines()
+    assert lines[0] == "[2/3] Build x: because"
+    assert re.fullmatch(r"  \.\.\. \[2/3] Build x: \d+\.\d s so far", lines[1])
+    assert re.fullmatch(r"\[2/3] Build x: done in \d+\.\d s", lines[-1])
 
 
 def test_a_step_that_fails_says_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,9 +68,24 @@ def test_stale_records_do_not_keep_a_run_from_being_removed() -> None:
     (state / "gone.pid").write_text("999999999 1\n")
     (state / "cut.pid").write_text("12")
     (state / "reused.pid").write_text("1 1\n")
+    (state / "binary.pid").write_bytes(b"\xff\xfe")
     runs.remove(state)
     assert not state.exists()
     assert process.find(1) == ourselves
+
+
+def test_files_of_containers_name_no_process(tmp_path: Path) -> None:
+    """A run that was killed leaves the file systems of its containers, which may hold anything."""
+    state = runs.create("old")
+    sleeper = process.spawn(["sleep", "60"], log=tmp_path / "log")
+    files = state / "n1" / "containerd" / "snapshots" / "1" / "fs"
+    (files / "etc" / "keepalived.pid").mkdir(parents=True)
+    sleeper.record(files / "forged.pid")
+    assert "0 processes" in runs.describe(state)
+    runs.remove(state)
+    assert not state.exists()
+    assert sleeper.alive
+    process.kill([sleeper])
 
 
 def test_a_name_is_taken_once() -> None:

@@ -37,11 +37,11 @@ def test_a_host_can_be_cut_silenced_and_powered_off(segment: MakeSegment) -> Non
     """Each stops the answers, and each can be undone."""
     lan = segment(nodes=1)
     host = lan.node("n1")
-    for hurt, heal in ((lan.cut, lan.mend), (lan.silence, lan.mend), (lan.power_off, lan.power_on)):
+    for hurt, heal in ((lan.disconnect, lan.reconnect), (lan.silence, lan.reconnect), (lan.power_off, lan.power_on)):
         hurt(host)
         assert not reaches(lan, host)
         heal(host)
-        # the kernel tells a device of its cable up to a second late (net/core/link_watch.c)
+        # the kernel reports the state of a link up to a second late (net/core/link_watch.c)
         process.wait_for(f"{host.name} answers", lambda: reaches(lan, host), timeout=60)
 
 
@@ -57,7 +57,7 @@ def test_a_power_cut_ends_everything_in_a_machine(segment: MakeSegment, tmp_path
     assert not inner.alive
 
 
-def test_what_ends_in_a_machine_is_gone(segment: MakeSegment, tmp_path: Path) -> None:
+def test_ended_processes_of_a_machine_are_reaped(segment: MakeSegment, tmp_path: Path) -> None:
     """The kernel reaps orphans, and the children for which they did not wait."""
     host = segment(nodes=1).nodes[0]
     orphan = host.spawn("sh", "-c", "sleep 0.01 & exec sleep 64", log=tmp_path / "log")

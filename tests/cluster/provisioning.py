@@ -13,12 +13,17 @@ from typing import Any
 from hack.demo.__main__ import REPOSITORY, TAG
 from hack.testbed.cluster import Cluster
 from hack.testbed.errors import TestbedError
+from hack.testbed.images import WEB
 from hack.testbed.process import wait_for
+from tests.app.conftest import object_of
 from tests.support import manifests
 
 OWN = f"--namespace={manifests.NAMESPACE}"
 IMAGE = f"--set=image.repository={REPOSITORY},image.tag={TAG}"
 PATIENCE = 240.0
+WEB_LABELS = {"app": "web"}
+REQUESTS = {"requests": {"cpu": "100m"}}
+"""Of containers that answer for a VIP: without a request, a busy machine leaves them next to no time."""
 _WEBHOOK = Path("templates") / "webhook.yaml"
 _LONGEST = "timeoutSeconds: 30"
 
@@ -27,7 +32,7 @@ def chart(cluster: Cluster) -> Path:
     """
     The chart, with the longest webhook timeout that an API server allows.
 
-    Otherwise a machine that stalls for seconds loses a call, and a test that is about something else fails.
+    Otherwise a machine that stalls for seconds loses a call, and an unrelated test fails.
     """
     folder = cluster.state / "chart"
     if not folder.exists():
@@ -43,35 +48,43 @@ def release(cluster: Cluster) -> tuple[str, ...]:
     return "kavip", str(chart(cluster)), OWN, "--wait=watcher", IMAGE
 
 
-def made(cluster: Cluster, *namespaces: str) -> None:
-    """Make *namespaces* as soon as those of an earlier test are gone: its pods hold ports and addresses."""
+def create_namespaces(cluster: Cluster, *namespaces: str) -> None:
+    """Create *namespaces*, after those of an earlier test are deleted: its pods hold ports and addresses."""
     for name in namespaces:
-        insist(cluster, "create", "namespace", name)
+        retry_kubectl(cluster, "create", "namespace", name)
 
 
-def applied(cluster: Cluster, *objects: dict[str, Any]) -> None:
+def apply_objects(cluster: Cluster, *objects: dict[str, Any]) -> None:
     """Apply objects, and retry while a replica of kavip has not seen what an object refers to."""
     for each in objects:
-        insist(cluster, "apply", "--filename=-", given=json.dumps(each))
+        retry_kubectl(cluster, "apply", "--filename=-", stdin=json.dumps(each))
 
 
-def removed(cluster: Cluster, *what: tuple[str, ...]) -> None:
+def web_deployment(*, replicas: int = 1) -> dict[str, Any]:
+    """A web server in the namespace shop, for Services that select `WEB_LABELS`."""
+    pod = {"containers": [{"name": "web", "image": WEB, "resources": REQUESTS}]}
+    template = {"metadata": {"labels": WEB_LABELS}, "spec": pod}
+    spec = {"replicas": replicas, "selector": {"matchLabels": WEB_LABELS}, "template": template}
+    return object_of("Deployment", "web", namespace="shop", version="apps/v1", spec=spec)
+
+
+def delete_objects(cluster: Cluster, *what: tuple[str, ...]) -> None:
     """Delete in this order, and retry while kavip does not answer or has not seen that a pool is free."""
     for each in what:
-        insist(cluster, "delete", *each, "--ignore-not-found", "--timeout=60s")
+        retry_kubectl(cluster, "delete", *each, "--ignore-not-found", "--timeout=60s")
 
 
-def insist(cluster: Cluster, *command: str, given: str | None = None) -> None:
+def retry_kubectl(cluster: Cluster, *command: str, stdin: str | None = None) -> None:
     """Run kubectl until it succeeds; a failure shows its last error."""
-    said = ""
+    stderr = ""
 
     def succeeds() -> bool:
-        nonlocal said
-        done = cluster.kubectl(*command, input=given, check=False)
-        said = done.stderr
+        nonlocal stderr
+        done = cluster.kubectl(*command, input=stdin, check=False)
+        stderr = done.stderr
         return done.returncode == 0
 
     try:
         wait_for(f"kubectl {' '.join(command)} succeeds", succeeds, timeout=PATIENCE, interval=1)
     except TestbedError as error:
-        raise AssertionError(f"{error}: {said}") from None
+        raise AssertionError(f"{error}: {stderr}") from None

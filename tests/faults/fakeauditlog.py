@@ -10,7 +10,7 @@ from hack.faults.checker import Checker, Findings
 KAVIP = "kavip/0.5"
 
 
-class Logbook:
+class FakeAuditLog:
     """Writes one line for each call; a second passes between two."""
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class Logbook:
         self.clock = 1_790_000_000.0
 
     def pool(self, name: str = "edge", *addresses: str, **spec: Any) -> None:
-        """A user writes a pool, of one address if not told otherwise."""
+        """A user writes a pool, by default with one address."""
         body = {"metadata": {"name": name}, "spec": {"addresses": list(addresses or ["192.0.2.1-192.0.2.1"]), **spec}}
         self._line("vippools", name, "create", {**body, "status": self._status(name)})
 
@@ -33,7 +33,7 @@ class Logbook:
         verb = "update" if key in self._objects else "create"
         self._line("services", key, verb, {"metadata": metadata, "spec": settled, "status": self._status(key)})
 
-    def give(self, name: str, *addresses: str, reason: str = "Assigned", agent: str = KAVIP) -> None:
+    def assign(self, name: str, *addresses: str, reason: str = "Assigned", agent: str = KAVIP) -> None:
         """kavip writes a status."""
         key = f"shop/{name}"
         condition = {"type": "kavip.io/AddressAssigned", "reason": reason, "lastTransitionTime": str(self.clock)}
@@ -42,9 +42,9 @@ class Logbook:
         self._line("services", key, "patch", {**self._objects[key], "status": status}, part="status", agent=agent)
         self.lines[-1]["requestObject"] = {"metadata": {"resourceVersion": since}, "status": status}
 
-    def lose(self, name: str, *addresses: str, reason: str = "Assigned") -> None:
-        """As :meth:`give`, but kavip is stopped before the response: the write is done, and logged as failed."""
-        self.give(name, *addresses, reason=reason)
+    def assign_without_response(self, name: str, *addresses: str, reason: str = "Assigned") -> None:
+        """As :meth:`assign`, but kavip is stopped before the response: the write is done, and logged as failed."""
+        self.assign(name, *addresses, reason=reason)
         self.lines[-1] |= {"responseStatus": {"code": 504}, "responseObject": {"kind": "Status"}}
 
     def count(self, assigned: int, *, pool: str = "edge", agent: str = KAVIP) -> None:
@@ -54,19 +54,19 @@ class Logbook:
 
     def delete(self, name: str) -> None:
         """A user deletes a Service; the answer names no version."""
-        gone = self._objects.pop(f"shop/{name}")
-        answer = {"kind": "Status", "details": {"name": name, "uid": gone["metadata"]["uid"]}}
+        removed = self._objects.pop(f"shop/{name}")
+        answer = {"kind": "Status", "details": {"name": name, "uid": removed["metadata"]["uid"]}}
         self._append("services", f"shop/{name}", "delete", answer)
 
-    def judged(self) -> Findings:
+    def check(self) -> Findings:
         """The verdict of the checker."""
-        there = [{**each, "kind": "Service"} for key, each in self._objects.items() if "/" in key]
-        return Checker().replay(facts.complete(list(facts.parse(self.lines)), there))
+        existing_objects = [{**each, "kind": "Service"} for key, each in self._objects.items() if "/" in key]
+        return Checker().replay(facts.complete(list(facts.parse(self.lines)), existing_objects))
 
-    def gone(self, pool: str) -> None:
+    def delete_pool(self, pool: str) -> None:
         """A user deletes a pool."""
-        gone = self._objects.pop(pool)
-        self._append("vippools", pool, "delete", {"kind": "Status", "details": {"uid": gone["metadata"]["uid"]}})
+        removed = self._objects.pop(pool)
+        self._append("vippools", pool, "delete", {"kind": "Status", "details": {"uid": removed["metadata"]["uid"]}})
 
     def _status(self, key: str) -> dict[str, Any]:
         status: dict[str, Any] = self._objects.get(key, {}).get("status", {})

@@ -47,8 +47,8 @@ def _nothing() -> Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Leg:
-    """One disturbance, the moment *at* which it struck, the moment when it was *over*, and the writes of its period."""
+class Period:
+    """One disturbance: the time *at* which it began, the time when it was *over*, and the writes of the period."""
 
     name: str
     since: float
@@ -69,17 +69,17 @@ class Leg:
 
 
 @dataclass(slots=True)
-class Course:
+class Run:
     """The results of a run on one *cluster*."""
 
     cluster: Cluster
-    legs: list[Leg] = field(default_factory=list)
+    periods: list[Period] = field(default_factory=list)
     record: Record = field(default_factory=_nothing)
     counters: WebhookCounters = field(default_factory=lambda: WebhookCounters.parse(""))
 
     @contextmanager
     def writing(self, *, rate: float) -> Iterator[None]:
-        """Write at *rate* during the block; then assign each write to its leg, and add the results."""
+        """Write at *rate* during the block; then assign each write to its period, and add the results."""
         before = WebhookCounters.read(self.cluster)
         command = [sys.executable, "-m", "hack.endurance.writer", str(self.cluster.kubeconfig)]
         options = [f"--connections={CONNECTIONS}", f"--rate={rate}"]
@@ -89,29 +89,31 @@ class Course:
         try:
             yield
         finally:
-            said, _ = process.communicate(b"", timeout=_GRACE)
-            self.record += msgspec.json.decode(said, type=Record)
+            output, _ = process.communicate(b"", timeout=_GRACE)
+            self.record += msgspec.json.decode(output, type=Record)
             self.counters += WebhookCounters.read(self.cluster) - before
-            self.legs = [replace(leg, record=self.record.between(leg.since, leg.until)) for leg in self.legs]
+            self.periods = [
+                replace(period, record=self.record.between(period.since, period.until)) for period in self.periods
+            ]
 
-    def leg(self, name: str, disturbance: Disturbance) -> None:
+    def run_disturbance(self, name: str, disturbance: Disturbance) -> None:
         """Run one disturbance while Services are written."""
         time.sleep(_CALM)
         since = time.monotonic()
         struck = disturbance(self.cluster)
         over = time.monotonic()
         time.sleep(_CALM)
-        self.legs.append(Leg(name, since, struck or since, over, time.monotonic()))
+        self.periods.append(Period(name, since, struck or since, over, time.monotonic()))
 
     def table(self) -> str:
         """The report, as a table."""
         rows = [f"{'':26}{'writes':>8}{'seconds':>9}{'failed':>8}{'last after':>12}"]
-        for leg in self.legs:
-            after = f"{leg.span:.2f} s" if leg.record.failures else "-"
-            seconds = f"{leg.until - leg.since:.0f}"
-            rows.append(f"{leg.name:26}{leg.writes:8}{seconds:>9}{len(leg.record.failures):8}{after:>12}")
-        whole = self.record
-        rows.append(f"{'total':26}{len(whole.writes):8}{'':9}{len(whole.failures):8}")
+        for period in self.periods:
+            after = f"{period.span:.2f} s" if period.record.failures else "-"
+            seconds = f"{period.until - period.since:.0f}"
+            rows.append(f"{period.name:26}{period.writes:8}{seconds:>9}{len(period.record.failures):8}{after:>12}")
+        total = self.record
+        rows.append(f"{'total':26}{len(total.writes):8}{'':9}{len(total.failures):8}")
         counters = self.counters
         codes = ", ".join(f"{code}: {n}" for code, n in counters.by_code.items())
         rows.append(f"the API server's own count: {counters.calls} calls of kavip's webhooks ({codes})")
@@ -120,13 +122,16 @@ class Course:
             f"  accepted without a review (fail open): {counters.fail_open}; retried by request: {counters.retried}"
         )
         rows.append(f"  answered within: {counters.within(0.5):g} s (half), {counters.within(0.99):g} s (99 %)")
-        rows += [f"  FAILED {each.verb} {self._when(each.at)}: {each.text}" for each in whole.failures[:_SHOWN]]
+        rows += [f"  FAILED {each.verb} {self._when(each.at)}: {each.text}" for each in total.failures[:_SHOWN]]
         return "\n".join(rows)
 
     def _when(self, at: float) -> str:
-        """The leg of the course at that time."""
-        found = (leg for leg in self.legs if leg.since <= at < leg.until)
-        return next((f"{at - leg.at:.2f} s after {leg.name}" for leg in found), "between two disturbances")
+        """The time *at*, relative to the disturbance of its period."""
+        found = (period for period in self.periods if period.since <= at < period.until)
+        return next(
+            (f"{at - period.at:.2f} s after {period.name}" for period in found),
+            "between two disturbances",
+        )
 
 
 def install(cluster: Cluster, *values: str) -> None:
@@ -134,15 +139,15 @@ def install(cluster: Cluster, *values: str) -> None:
     image = f"--set=image.repository={REPOSITORY},image.tag={TAG},image.pullPolicy=Never"
     own = (f"--namespace={NAMESPACE}", "--create-namespace", "--wait=watcher", image)
     cluster.helm("upgrade", "--install", "kavip", str(CHART), *own, *values)
-    wait_for("every replica is ready", lambda: disturb.whole(cluster), timeout=240, interval=0.3)
+    wait_for("every replica is ready", lambda: disturb.is_rolled_out(cluster), timeout=240, interval=0.3)
 
 
-def prepare(cluster: Cluster) -> None:
-    """Make what the writer needs: a pool, and a default group without nodes."""
-    pool = {"addresses": ["192.0.2.128/26"]}
+def prepare(cluster: Cluster, *, is_default: bool = True) -> None:
+    """Create what the writer needs: a group without nodes, by default the default group, and a pool for it alone."""
+    pool = {"addresses": ["198.51.100.0/26"], "groups": [GROUP]}
     nowhere = {"image": names.DEFAULT_IMAGE, "interface": "eth0", "nodeSelector": {"endurance": "nowhere"}}
     namespace, _, name = GROUP.partition("/")
-    label = {names.DEFAULT_GROUP_LABEL: "true"}
+    labels = {names.DEFAULT_GROUP_LABEL: "true"} if is_default else {}
     objects = [
         _object("v1", "Namespace", name=WRITTEN),
         _object(f"{names.KAVIP_GROUP}/{names.VERSION}", names.VIP_POOL, name=WRITTEN) | {"spec": pool},
@@ -151,15 +156,15 @@ def prepare(cluster: Cluster) -> None:
             names.KEEPALIVED_GROUP,
             name=name,
             namespace=namespace,
-            labels=label,
+            labels=labels,
         )
         | {"spec": nowhere},
     ]
     cluster.kubectl("apply", "--filename=-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-    wait_for("kavip knows the group", lambda: _taken_up(cluster), timeout=240, interval=0.2)
+    wait_for("kavip has observed the group", lambda: _is_observed(cluster), timeout=240, interval=0.2)
 
 
-def _taken_up(cluster: Cluster) -> bool:
+def _is_observed(cluster: Cluster) -> bool:
     path = "--output=jsonpath={.status.conditions}"
     namespace, _, name = GROUP.partition("/")
     return bool(cluster.kubectl("get", "keepalivedgroup", name, f"--namespace={namespace}", path).stdout)

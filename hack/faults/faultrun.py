@@ -38,11 +38,11 @@ class Verdict:
     injected: Counter[str]
     withheld: int
     seconds: float
-    rest: float
+    idle_after: float
 
     @property
     def is_clean(self) -> bool:
-        """Whether no address had two holders, except for a moment after a stop, and nothing else was found."""
+        """Whether there are no findings; after SIGSTOP, doubles that were repaired are no finding."""
         found = self.findings
         doubles = found.unrepaired if self.injected["stop"] else [*found.doubles, *found.unrepaired]
         late = [each for each in found.doubles if each.passes]
@@ -61,7 +61,7 @@ class Verdict:
             f"at the end: {counts['services at the end']} Services, {counts['of them waiting']} of them wait",
             f"  at most {counts['addresses held at once']} addresses were held at once",
             f"  {counts['writes after a lost response']} followed one that succeeded without a response",
-            f"took {self.seconds:.0f} s; kavip was idle {self.rest:.1f} s after the last edit",
+            f"took {self.seconds:.0f} s; kavip was idle {self.idle_after:.1f} s after the last edit",
             f"addresses with two holders after a write of kavip: {len(found.doubles)}{_span(found.doubles)}",
             f"  after an edit that ended a sharing, repaired: {len(found.clashes)}{_span(found.clashes)}",
             f"  not repaired at the end: {len(found.unrepaired)}",
@@ -77,7 +77,7 @@ class Verdict:
 
 
 @contextmanager
-def stage(programs: Programs, state: Path) -> Iterator[ControlPlane]:
+def start_control_plane(programs: Programs, state: Path) -> Iterator[ControlPlane]:
     """A control plane with both families and kavip's kinds; its audit log has the result of each write."""
     policy = audit.with_response_bodies(("", "services"), ("kavip.io", "vippools"))
     with ControlPlane(programs, state, address=Address(services=_SERVICES), policy=policy) as plane:
@@ -96,7 +96,7 @@ async def run(
     lease: int = LEASE,
     quiet: float = _QUIET,
 ) -> Verdict:
-    """Create, edit for *seconds* under *faults*, wait until kavip is idle (*quiet* seconds long), and check."""
+    """Create, edit for *seconds* under *faults*, wait until kavip is idle for *quiet* seconds, and check."""
     rng = random.Random(seed)
     began = time.monotonic()
     pair = Pair(plane, lease)
@@ -110,19 +110,19 @@ async def run(
                 injection.cancel()
                 await asyncio.wait({injection})
             over = time.monotonic()
-            await rest(pair, quiet=quiet)
+            await wait_until_idle(pair, quiet=quiet)
             calm = time.monotonic() - over
     return Verdict(
-        findings=Checker().replay(facts.read(plane.audit.path, there=there(plane))),
+        findings=Checker().replay(facts.read(plane.audit.path, existing_objects=existing_objects(plane))),
         users=history.counts,
         injected=Counter(name for name, _ in pair.injected),
         withheld=sum(each.logged("write withheld") for each in pair.replicas),
         seconds=time.monotonic() - began,
-        rest=max(0.0, calm - quiet),
+        idle_after=max(0.0, calm - quiet),
     )
 
 
-def there(plane: ControlPlane) -> list[dict[str, Any]]:
+def existing_objects(plane: ControlPlane) -> list[dict[str, Any]]:
     """The Services and pools that exist now."""
     found = plane.kubectl("get", ",".join(facts.KINDS), "--all-namespaces", "--output", "json")
     items: list[dict[str, Any]] = json.loads(found.stdout)["items"]
@@ -134,7 +134,7 @@ def users(plane: ControlPlane) -> Access:
     return Access.read(plane.user("users", "system:masters"))
 
 
-async def rest(pair: Pair, *, quiet: float = _QUIET) -> None:
+async def wait_until_idle(pair: Pair, *, quiet: float = _QUIET) -> None:
     """Wait until the leader has been idle, and has written no Service and no pool, for *quiet* seconds."""
     deadline = time.monotonic() + _PATIENCE
     since, log = time.monotonic(), pair.plane.audit

@@ -1,7 +1,7 @@
 """
-The teller: runs commands as a user does, prints each before its output, and keeps what was claimed and what came of it.
+A user's session on a cluster: runs commands, prints each before its output, and records claims and their results.
 
-A claim that does not hold is printed at once and again in the summary; the story goes on, so that one run shows all.
+A claim that does not hold is printed at once and again in the summary; the demo continues, so one run shows all.
 """
 
 import json
@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,49 +25,59 @@ from kavip import names
 
 MANIFESTS = Path(__file__).parent / "manifests"
 AGENT_PORT = 9651  # of the demo's group
-PATIENCE = 240.0  # seconds for anything that takes one or two on an idle machine
+PATIENCE = 240.0  # seconds; on an idle machine one or two are enough
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One thing that the demo says, and whether it was so."""
+    """A statement of the demo, and whether it holds."""
 
     text: str
     holds: bool
     detail: str = ""
-    timed: bool = False  # of how fast something is: so on a machine that has nothing else to do
+    timed: bool = False  # a duration: it may not hold on a busy machine
 
 
 @dataclass(slots=True)
 class Outage:
-    """What a client saw of a VIP: *silence* is the longest time without an answer, in seconds; *moved*: to a node."""
+    """
+    What a client saw of a VIP: *silence* is the longest time without an answer, in seconds; *moved*: to a node.
+
+    *problems*: how often each problem was the reason of a lost request (:class:`~hack.demo.prober.Answer`).
+    """
 
     silence: float = 0.0
-    asked: int = 0
-    failed: int = 0
+    requests: int = 0
     first_answer: float | None = None
     moved: bool = False
+    problems: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def failed(self) -> int:
+        """The number of lost requests."""
+        return self.problems.total()
 
     def __str__(self) -> str:
         where = "the VIP moved" if self.moved else "the VIP stayed"
-        return f"{self.failed} of {self.asked} requests lost, {self.silence:.2f} s without an answer, {where}"
+        why = "".join(f"; {count} x {problem}" for problem, count in sorted(self.problems.items()))
+        return f"{self.failed} of {self.requests} requests lost, {self.silence:.2f} s without an answer, {where}{why}"
 
 
 @dataclass(slots=True)
-class Story:
-    """The acts of one run on one *cluster*, and their claims."""
+class Session:
+    """One run on one *cluster*, its claims and figures."""
 
     cluster: Cluster
     claims: list[Claim] = field(default_factory=list)
     figures: dict[str, str] = field(default_factory=dict)
 
-    # --- telling --------------------------------------------------------------------------------------------------
+    # --- output ---------------------------------------------------------------------------------------------------
     def title(self, text: str) -> None:
-        """Begin a chapter."""
+        """Print a heading."""
         print(f"\n\033[1m== {text}\033[0m" if sys.stdout.isatty() else f"\n== {text}", flush=True)
 
     def claim(self, text: str, holds: bool, detail: str = "", *, timed: bool = False) -> bool:
-        """State *text* and whether it is so."""
+        """Record *text* and whether it *holds*; return the latter."""
         self.claims.append(Claim(text, holds, detail, timed))
         print(f"   {'ok ' if holds else 'NOT'} {text}{f' ({detail})' if detail else ''}", flush=True)
         return holds
@@ -77,7 +88,7 @@ class Story:
         print(f"   --> {name}: {value}", flush=True)
 
     def summary(self) -> bool:
-        """Print the figures and what did not hold; tell whether everything did."""
+        """Print the figures and the claims that do not hold; return whether all hold."""
         self.title("Summary")
         for name, value in self.figures.items():
             print(f"   {name}: {value}")
@@ -87,17 +98,17 @@ class Story:
             print(f"   NOT {claim.text} {claim.detail}")
         return not broken
 
-    # --- doing ----------------------------------------------------------------------------------------------------
+    # --- commands -------------------------------------------------------------------------------------------------
     def kubectl(self, *args: str, check: bool = True) -> Result:
-        """kubectl as the user types it, shown."""
+        """Run kubectl; print the command and its output."""
         return self._shown("kubectl", args, self.cluster.kubectl(*args, check=check))
 
     def helm(self, *args: str) -> Result:
-        """Helm as the user types it, shown."""
+        """Run Helm; print the command and its output."""
         return self._shown("helm", args, self.cluster.helm(*args))
 
     def kavip(self, *args: str) -> Result:
-        """kavip as the user types it, in a shell that reaches the cluster, shown."""
+        """Run kavip in a shell that reaches the cluster; print the command and its output."""
         command = self.cluster.control.command(sys.executable, "-m", "kavip", *args)
         return self._shown("kavip", args, run(command, check=False, env={"KUBECONFIG": str(self.cluster.kubeconfig)}))
 
@@ -111,12 +122,12 @@ class Story:
         return done
 
     def get(self, *args: str) -> Any:
-        """What ``kubectl get ... -o json`` says, not shown; None where there is nothing."""
+        """The output of ``kubectl get ... -o json``, not printed; None if there is no object."""
         done = self.cluster.kubectl("get", *args, "-o", "json", check=False)
         return json.loads(done.stdout) if done.returncode == 0 else None
 
     def wait(self, text: str, condition: Callable[[], object], *, patience: float = PATIENCE) -> float:
-        """Wait until *condition* is true and claim *text*; the seconds that it took."""
+        """Wait until *condition* is true and claim *text*; return the seconds that it took."""
         began = time.monotonic()
         while not (holds := bool(condition())) and time.monotonic() - began < patience:
             time.sleep(0.1)
@@ -124,9 +135,9 @@ class Story:
         self.claim(text, holds, f"{took:.1f} s")
         return took
 
-    # --- looking --------------------------------------------------------------------------------------------------
+    # --- observations ---------------------------------------------------------------------------------------------
     def condition(self, kind: str, key: str, name: str) -> tuple[str, str, str]:
-        """Status, reason and message of a condition of an object ``ns/name``; blanks where it has none."""
+        """Status, reason and message of a condition of an object ``ns/name``; empty strings if it has none."""
         namespace, _, own = key.rpartition("/")
         found = self.get(kind, own, *(["-n", namespace] if namespace else [])) or {}
         for entry in found.get("status", {}).get("conditions", []):
@@ -149,7 +160,7 @@ class Story:
         return [node for node in self.cluster.nodes if node.running and _holds(node, address)]
 
     def holder(self, address: str) -> Node:
-        """The node that has *address*, as soon as it is one alone."""
+        """Wait until exactly one node has *address*; return the node."""
         found: list[Node] = []
 
         def is_one() -> bool:
@@ -160,7 +171,7 @@ class Story:
         return found[0]
 
     def daemons(self, node: Node) -> list[Process]:
-        """The keepalived processes on *node*, whatever they call themselves."""
+        """The keepalived processes on *node*, by the file that they run: they may rename themselves."""
         return [one for one in node.processes() if _program(one.pid) == "keepalived"]
 
     def answers(self, address: str) -> str:
@@ -171,7 +182,7 @@ class Story:
         return done.stdout.strip() if done.returncode == 0 else ""
 
     @contextmanager
-    def asking(self, address: str) -> Iterator[Outage]:
+    def measure_outage(self, address: str) -> Iterator[Outage]:
         """Let the client send a request to the VIP every 20 ms during the block, each on a new connection."""
         outage, before = Outage(), self._masterships(address)
         command = [sys.executable, "-m", "hack.demo.prober", f"http://{address}/"]
@@ -181,15 +192,17 @@ class Story:
         try:
             yield outage
         finally:
-            said, _ = process.communicate("", timeout=120)
-            answers: list[tuple[float, float | None]] = [(sent, took) for sent, took in json.loads(said)]
+            output, _ = process.communicate("", timeout=120)
+            results = json.loads(output)
+            answers: list[tuple[float, float | None]] = [(sent, took) for sent, took, _ in results]
+            outage.problems.update(problem for _, took, problem in results if took is None)
             outage.silence = prober.longest_silence(answers)
-            outage.asked, outage.failed = len(answers), sum(1 for _, took in answers if took is None)
+            outage.requests = len(answers)
             outage.first_answer = next((sent + took for sent, took in answers if took is not None), None)
             outage.moved = self._masterships(address) != before
 
     def _masterships(self, address: str) -> list[tuple[str, int]]:
-        """How often the instance that has *address* has become master, or no longer was, on each node that answers."""
+        """The number of transitions of the instance with *address*, on each node that answers."""
         return [
             (node.name, each["transitions"])
             for node in self.cluster.nodes
@@ -198,13 +211,13 @@ class Story:
         ]
 
     def state(self, node: Node) -> dict[str, Any]:
-        """What the agent of the demo's group on *node* says; empty where it does not answer."""
+        """The ``/state`` of the agent of the demo's group on *node*; empty if it does not answer."""
         done = self.cluster.control.exec("curl", "--silent", "--max-time", "5", state_url(node), check=False)
         return dict(json.loads(done.stdout)) if done.returncode == 0 else {}
 
 
 def state_url(node: Node) -> str:
-    """Where the agent of the demo's group on *node* says how it is."""
+    """The URL of ``/state`` of the agent of the demo's group on *node*."""
     return f"http://{node.ipv4}:{AGENT_PORT}{names.STATE_PATH}"
 
 
@@ -214,7 +227,7 @@ def _holds(node: Node, address: str) -> bool:
 
 
 def _program(pid: int) -> str:
-    """The file name of the program that *pid* runs; "" where it is gone."""
+    """The file name of the program that *pid* runs; "" if the process has ended."""
     try:
         return Path(f"/proc/{pid}/exe").readlink().name
     except OSError:

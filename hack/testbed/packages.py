@@ -1,0 +1,54 @@
+"""The Debian packages of kavip's image, and the lock that lists them: `requirements/debian.txt`.
+
+The image lists its packages in `/usr/share/kavip/packages.txt`: name, version and architecture, one package a line. The
+lock is such a list, below a comment. Mirrors drop old versions, so a build installs what the mirror has; the difference
+is printed, and a release refuses it.
+"""
+
+import json
+import tarfile
+from pathlib import Path
+from typing import IO
+
+from hack.testbed.errors import TestbedError
+
+LIST = "usr/share/kavip/packages.txt"
+_HEAD = """\
+# The Debian packages of kavip's image: name, version, architecture. `make packages` writes this file.
+"""
+
+
+def listed(archive: Path) -> list[str]:
+    """The packages of the image in a docker-archive."""
+    with tarfile.open(archive) as image:
+        manifest = json.load(_opened(image, "manifest.json"))
+        for layer in reversed(manifest[0]["Layers"]):
+            with tarfile.open(fileobj=_opened(image, layer)) as files:
+                found = next((member for member in files if member.name.removeprefix("./") == LIST), None)
+                if found:
+                    return _opened(files, found).read().decode().splitlines()
+    raise TestbedError(f"{archive} has no /{LIST}: the Dockerfile of kavip writes it")
+
+
+def locked(lock: Path) -> list[str]:
+    """The packages that a lock lists; none if there is no such file."""
+    lines = lock.read_text().splitlines() if lock.exists() else []
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def write(lock: Path, archive: Path) -> None:
+    """Lock the packages of an image."""
+    lock.write_text(_HEAD + "".join(f"{package}\n" for package in sorted(listed(archive))))
+
+
+def drift(lock: Path, archive: Path) -> list[str]:
+    """What differs: `- package` is in the lock only, `+ package` in the image only; sorted by package."""
+    wanted, found = set(locked(lock)), set(listed(archive))
+    signs = {package: "-" if package in wanted else "+" for package in wanted ^ found}
+    return [f"{signs[package]} {package}" for package in sorted(signs)]
+
+
+def _opened(archive: tarfile.TarFile, member: str | tarfile.TarInfo) -> IO[bytes]:
+    file = archive.extractfile(member)
+    assert file is not None, f"{member} is a directory"
+    return file
