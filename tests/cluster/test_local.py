@@ -36,6 +36,8 @@ HOME = "local"
 NOTES = {names.GROUP_ANNOTATION: f"{HOME}/follow", names.POOL_ANNOTATION: "local"}
 BACKEND = Path(__file__).with_name("backend.py")
 SECOND = "192.0.2.206"
+# seconds for which a deleted pod still serves: the VIP takes about 2 s to move, and longer on a busy machine
+SLEEP = 40
 
 
 @pytest.fixture
@@ -73,11 +75,15 @@ def deploy(session: Session, node: str, *, replicas: int = 1) -> None:
         "imagePullPolicy": "Never",
         "command": ["python3", "-c", BACKEND.read_text(), "8080"],
         "readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1},
-        "lifecycle": {"preStop": {"sleep": {"seconds": 5}}},
+        "lifecycle": {"preStop": {"sleep": {"seconds": SLEEP}}},
         "resources": REQUESTS,
     }
     labels = {"app": "backend"}
-    pod = {"containers": [container], "nodeSelector": {"kubernetes.io/hostname": node}}
+    pod = {
+        "containers": [container],
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "terminationGracePeriodSeconds": SLEEP + 30,
+    }
     strategy = {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
     spec = {
         "replicas": replicas,
