@@ -116,14 +116,14 @@ class Model:
     What the nodes of one group run.
 
     *problems*: by Service (for VIPs of the group itself, by ``ns/name/virtualips``), why something was left out.
-    *away*: the dead nodes because of which VIPs of spread Services have other first nodes, sorted.
+    *dead*: the dead nodes because of which VIPs of spread Services have other first nodes, sorted.
     """
 
     group: str
     globals: tuple[Line, ...]
     instances: tuple[Instance, ...]
     problems: Mapping[str, Refusal] = field(default_factory=lambda: MappingProxyType({}))
-    away: tuple[str, ...] = ()
+    dead: tuple[str, ...] = ()
 
     @property
     def tracks(self) -> tuple[str, ...]:
@@ -138,14 +138,14 @@ def model_of(
     router_ids: Mapping[str, int],
     *,
     anchors: Mapping[str, Address] = NO_ANCHORS,
-    away: frozenset[str] = frozenset(),
+    dead: frozenset[str] = frozenset(),
     memory: Memory = KEEPS_NOTHING,
 ) -> Model:
     """
     The model of *group* with its *members* on the nodes *peers*.
 
     *router_ids* are the persisted VRIDs of :func:`kavip.vrrp.keys.wanted_keys`. *anchors* are the addresses that nodes
-    advertise now, by instance: those of the text that was written last. *away* are the nodes that are dead.
+    advertise now, by instance: those of the text that was written last. *dead* are the nodes that are dead.
     """
     builder = UnitBuilder(group, peers, router_ids, memory=memory)
     builder.add_group_vips()
@@ -154,7 +154,7 @@ def model_of(
     units = builder.units.values()
     place = partial(leads_of, group.key, units, peers, unicast=bool(group.spec.unicast_enabled), memory=memory)
     settled = place()
-    leads = place(away=away) if away else settled
+    leads = place(dead=dead) if dead else settled
     instances = (
         instance_of(group, unit, family, peers=peers, anchors=anchors, lead=leads.get(unit.name, ()), memory=memory)
         for unit in units
@@ -165,7 +165,7 @@ def model_of(
         globals=globals_of(group),
         instances=tuple(sorted(instances, key=lambda instance: instance.name)),
         problems=MappingProxyType(dict(sorted(builder.problems.items()))),
-        away=tuple(sorted(away)) if leads != settled else (),
+        dead=tuple(sorted(dead)) if leads != settled else (),
     )
 
 

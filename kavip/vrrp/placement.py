@@ -22,11 +22,11 @@ def leads_of(
     peers: Sequence[Peer],
     *,
     unicast: bool,
-    away: frozenset[str] = frozenset(),
+    dead: frozenset[str] = frozenset(),
     memory: Memory = KEEPS_NOTHING,
 ) -> Mapping[str, Lead]:
     """
-    The nodes that rank before all others for the *units* of *group*, by unit, while nodes are *away*.
+    The nodes that rank before all others for the *units* of *group*, by unit, while nodes are *dead*.
 
     A unit that follows the hash is absent.
     """
@@ -42,7 +42,7 @@ def leads_of(
             sorted(SpreadVIP(seed_of(group, unit.name), vip.address.family) for unit in some for vip in unit.vips)
         )
         eligible = {family: _eligible(each, some) for family, each in nodes.items()}
-        chosen = memory.last(leads, (service, bool(away)), vips, eligible, away)
+        chosen = memory.last(leads, (service, bool(dead)), vips, eligible, dead)
         found |= {names[seed]: lead for seed, lead in chosen.items()}
     return found
 

@@ -31,7 +31,7 @@ _ADDRESS: Final = re.compile(r"^        ([0-9A-Fa-f:.]+)/([0-9]{1,3}) dev (\S+)$
 _VIPS: Final = "\n    virtual_ipaddress {\n"
 _UNICAST: Final = "\n    unicast_peer {\n"
 _AUTHENTICATED: Final = "\n    # kavip: authentication\n"
-_AWAY: Final = re.compile(r"^# kavip: away (\S+)$", re.MULTILINE)
+_DEAD: Final = re.compile(r"^# kavip: dead (\S+)$", re.MULTILINE)
 _PRIORITY: Final = re.compile(r"^    @(\S+) priority (\d+)$", re.MULTILINE)
 _LOCAL: Final = f"\n        {LOCAL}"
 _NODE: Final = re.compile(
@@ -119,13 +119,13 @@ class RunningNodes:
     The nodes that take part in a text: the *listed* ones have a priority.
 
     *sources* and *accepted* are pairs of node and address: where a node sends from, and what others accept. Both are
-    empty in multicast. Because some nodes are dead, or *away*, VIPs of spread Services have other first nodes.
+    empty in multicast. *dead*: because these nodes are dead, VIPs of spread Services have other first nodes.
     """
 
     listed: frozenset[str] = frozenset()
     sources: frozenset[tuple[str, Address]] = frozenset()
     accepted: frozenset[tuple[str, Address]] = frozenset()
-    away: frozenset[str] = frozenset()
+    dead: frozenset[str] = frozenset()
 
     def source(self, node: str, family: int) -> Address | None:
         """The address of *family* that *node* sends from."""
@@ -158,19 +158,19 @@ def running_nodes(text: str) -> RunningNodes:
                 sources.add((match["source"], address))
             elif match["peer"] and (address := read_address(match["accepted"])):
                 accepted.add((match["peer"], address))
-    away = frozenset(_AWAY.findall(text, 0, max(0, text.find(_OPEN))))
-    return RunningNodes(frozenset(listed), frozenset(sources), frozenset(accepted), away)
+    dead = frozenset(_DEAD.findall(text, 0, max(0, text.find(_OPEN))))
+    return RunningNodes(frozenset(listed), frozenset(sources), frozenset(accepted), dead)
 
 
-def first_nodes(text: str, *, away: frozenset[str] = frozenset()) -> Mapping[str, str]:
+def first_nodes(text: str, *, dead: frozenset[str] = frozenset()) -> Mapping[str, str]:
     """
-    The node that should be master of each instance of *text*, without those that are *away*.
+    The node that should be master of each instance of *text*, without those that are *dead*.
 
     Instances that follow endpoints are left out: their text does not say on which nodes these are.
     """
     found: dict[str, str] = {}
     for name, block in _blocks(text):
-        ranked = [(int(number), node) for node, number in _PRIORITY.findall(block) if node not in away]
+        ranked = [(int(number), node) for node, number in _PRIORITY.findall(block) if node not in dead]
         if ranked and _LOCAL not in block:
             found[name] = max(ranked)[1]
     return found

@@ -9,7 +9,7 @@ node first. Where a Service asks for spread, this module names the nodes that ra
 * Of all choices within the bounds, those with the fewest changes to the hash order are taken, and of these the one with
   the highest weights. A VIP whose hash order may stay has no entry.
 
-When more nodes are dead, or *away*, than the order provides for, the fewest VIPs that restore the bound for the others
+When more nodes are *dead* than the order provides for, the fewest VIPs that restore the bound for the others
 get one of them in front.
 
 The result depends only on the VIPs of the Service and on its nodes. So nothing has to be remembered, and no other
@@ -45,28 +45,28 @@ class SpreadVIP(NamedTuple):
 
 
 def leads(
-    vips: Iterable[SpreadVIP], nodes: Mapping[int, Collection[str]], away: frozenset[str] = frozenset()
+    vips: Iterable[SpreadVIP], nodes: Mapping[int, Collection[str]], dead: frozenset[str] = frozenset()
 ) -> Mapping[str, Lead]:
     """
     The nodes that rank before all others for the *vips* of one Service, by seed.
 
-    *nodes*: by family, those that may hold a VIP; those of them that are *away* keep their place for their return. A
+    *nodes*: by family, those that may hold a VIP; those of them that are *dead* keep their place for their return. A
     VIP whose hash order may stay is absent.
     """
     eligible = {family: frozenset(some) for family, some in nodes.items()}
     placed = sorted(vip for vip in set(vips) if eligible.get(vip.family))
     first = _place(placed, eligible, held={})
     second: dict[SpreadVIP, str] = {}
-    for dead in sorted(set(first.values())):
-        left = {family: some - {dead} for family, some in eligible.items()}
+    for lost in sorted(set(first.values())):
+        left = {family: some - {lost} for family, some in eligible.items()}
         alive = [vip for vip in placed if left[vip.family]]
-        second |= _place(alive, left, held={vip: first[vip] for vip in alive if first[vip] != dead})
+        second |= _place(alive, left, held={vip: first[vip] for vip in alive if first[vip] != lost})
     found: dict[SpreadVIP, Lead] = {}
     for vip in placed:
         lead = tuple(places[vip] for places in (first, second) if vip in places)
         if lead != tuple(_best(vip, eligible[vip.family], len(lead))):
             found[vip] = lead
-    found |= _repaired(placed, eligible, away, found) if away else {}
+    found |= _repaired(placed, eligible, dead, found) if dead else {}
     return {vip.seed: lead for vip, lead in found.items()}
 
 
@@ -78,13 +78,13 @@ def most(vips: int, nodes: int) -> int:
 def _repaired(
     vips: Sequence[SpreadVIP],
     nodes: Mapping[int, frozenset[str]],
-    away: frozenset[str],
+    dead: frozenset[str],
     found: Mapping[SpreadVIP, Lead],
 ) -> dict[SpreadVIP, Lead]:
-    """The leads of those of *vips* that must move to restore the bounds while nodes are *away*."""
-    alive = {family: some - away for family, some in nodes.items()}
+    """The leads of those of *vips* that must move to restore the bounds while nodes are *dead*."""
+    alive = {family: some - dead for family, some in nodes.items()}
     holders = {
-        vip: next(node for node in (*found.get(vip, ()), best) if node not in away)
+        vip: next(node for node in (*found.get(vip, ()), best) if node not in dead)
         for vip in vips
         for best in _best(vip, alive[vip.family], 1)
     }

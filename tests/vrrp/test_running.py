@@ -55,7 +55,7 @@ def test_any_text_can_be_read(text: str) -> None:
 
 
 def test_a_text_gives_back_its_first_nodes() -> None:
-    """The highest priority among the nodes that are not away; an instance that follows endpoints has none."""
+    """The highest priority among the nodes that are not dead; an instance that follows endpoints has none."""
     services = [*SERVICES, annotated("c/local", "192.0.2.10", external_traffic_policy="Local")]
     wanted = model(build.group(**NEW), services, nodes(3))
     text = config.render(wanted).text
@@ -63,14 +63,14 @@ def test_a_text_gives_back_its_first_nodes() -> None:
     assert first_nodes(text) == {name: max(drawn, key=drawn.__getitem__) for name, drawn in expected.items()}
     for drawn in expected.values():
         del drawn["n1"]
-    found = first_nodes(text, away=frozenset({"n1"}))
+    found = first_nodes(text, dead=frozenset({"n1"}))
     assert found == {name: max(drawn, key=drawn.__getitem__) for name, drawn in expected.items()}
 
 
 def test_a_text_gives_back_the_nodes_that_are_away() -> None:
     """Only what kavip writes before the first instance is read."""
     wanted = model(build.group(**NEW), SERVICES, nodes(3))
-    text = config.render(replace(wanted, away=("n1", "n3"))).text
-    assert running_nodes(text).away == {"n1", "n3"}
-    assert running_nodes(text + "# kavip: away n2\n").away == {"n1", "n3"}
-    assert running_nodes(config.render(wanted).text).away == frozenset()
+    text = config.render(replace(wanted, dead=("n1", "n3"))).text
+    assert running_nodes(text).dead == {"n1", "n3"}
+    assert running_nodes(text + "# kavip: dead n2\n").dead == {"n1", "n3"}
+    assert running_nodes(config.render(wanted).text).dead == frozenset()

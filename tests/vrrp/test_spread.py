@@ -213,18 +213,18 @@ def test_nodes_without_an_address_of_a_family() -> None:
 def test_the_bound_holds_after_any_deaths(
     counts: tuple[int, int], size: int, service: int, data: st.DataObject
 ) -> None:
-    """With several nodes away no other node has more than it must, and nodes that return take their VIPs back."""
+    """With several nodes dead no other node has more than it must, and nodes that return take their VIPs back."""
     vips, nodes = tuple(vips_of(f"s{service}", *counts)), names(size)
-    away = frozenset(data.draw(st.sets(st.sampled_from(nodes), max_size=size - 1)))
-    settled, chosen = leads(vips, same(nodes)), leads(vips, same(nodes), away)
+    dead = frozenset(data.draw(st.sets(st.sampled_from(nodes), max_size=size - 1)))
+    settled, chosen = leads(vips, same(nodes)), leads(vips, same(nodes), dead)
     orders = {vip: order_of(vip, nodes, chosen.get(vip.seed, ())) for vip in vips}
-    assert is_spread(masters(orders, dead=away), size - len(away))
-    if len(away) <= 1:
+    assert is_spread(masters(orders, dead=dead), size - len(dead))
+    if len(dead) <= 1:
         assert chosen == settled
     for vip in vips:
         before, after = settled.get(vip.seed, ()), chosen.get(vip.seed, ())
         rest = tuple(node for node in before if node != after[0]) if after else before
-        assert after == before or (after[1:] == rest and after[0] not in away)
+        assert after == before or (after[1:] == rest and after[0] not in dead)
 
 
 @settings(max_examples=60)
@@ -232,11 +232,11 @@ def test_the_bound_holds_after_any_deaths(
 def test_deaths_move_the_fewest(count: int, size: int, service: int, data: st.DataObject) -> None:
     """No fewer moves restore the bound for the nodes that are left."""
     vips, nodes = tuple(vips_of(f"s{service}", count)), names(size)
-    away = frozenset(data.draw(st.sets(st.sampled_from(nodes), min_size=2, max_size=size - 1)))
-    alive = [node for node in nodes if node not in away]
-    held = masters(placed(vips, frozenset(nodes)), dead=away)
-    chosen = leads(vips, same(nodes), away)
-    after = masters({vip: order_of(vip, nodes, chosen.get(vip.seed, ())) for vip in vips}, dead=away)
+    dead = frozenset(data.draw(st.sets(st.sampled_from(nodes), min_size=2, max_size=size - 1)))
+    alive = [node for node in nodes if node not in dead]
+    held = masters(placed(vips, frozenset(nodes)), dead=dead)
+    chosen = leads(vips, same(nodes), dead)
+    after = masters({vip: order_of(vip, nodes, chosen.get(vip.seed, ())) for vip in vips}, dead=dead)
 
     def moves(places: Places) -> int:
         return sum(places[vip] != held[vip] for vip in vips)

@@ -52,7 +52,7 @@ class ConfigurationBuilder:
     """
     Builds the configuration of *group* for the nodes *peers*, which now run the instances *running*.
 
-    *away*: the nodes that are dead.
+    *dead*: the nodes that are dead.
     """
 
     snapshot: Snapshot
@@ -60,7 +60,7 @@ class ConfigurationBuilder:
     peers: tuple[Peer, ...]
     running: Mapping[str, RunningInstance]
     coexistence: Coexistence
-    away: frozenset[str] = frozenset()
+    dead: frozenset[str] = frozenset()
 
     def build(self, members: Shards, router_ids: RouterIDs) -> GroupConfiguration:
         """The configuration with *members*."""
@@ -123,7 +123,7 @@ class ConfigurationBuilder:
     def _model(self, members: Iterable[Member], router_ids: Mapping[str, int], memory: Memory) -> Model:
         anchors = {name: each.identity.anchor.address for name, each in self.running.items()}
         model = instances.model_of(
-            self.group, members, self.peers, router_ids, anchors=anchors, away=self.away, memory=memory
+            self.group, members, self.peers, router_ids, anchors=anchors, dead=self.dead, memory=memory
         )
         return self.coexistence.adapt(model, self.peers)
 

@@ -12,8 +12,8 @@ from kavip.api.cluster import Node
 from kavip.api.group import GroupStatus, KeepalivedGroup
 from kavip.api.refusal import Refusal
 from kavip.names import ConditionType
-from kavip.reconcile.group.away import away_nodes
 from kavip.reconcile.group.configuration import ConfigurationBuilder, GroupConfiguration
+from kavip.reconcile.group.deadnodes import dead_nodes
 from kavip.reconcile.group.existing import Existing
 from kavip.reconcile.group.localpolicy import local_tracks
 from kavip.reconcile.group.members import members_of
@@ -91,8 +91,8 @@ def desired_of(
     leaving = _leaving_nodes(snapshot, group, nodes, pods=status.pods)
     seeds = [seed_of(group.key, key) for key in router_ids.persisted]
     peers = next_peers((*nodes, *leaving), status, seeds=seeds)
-    away = away_nodes(snapshot, group, observed.agents, existing.running)
-    builder = ConfigurationBuilder(snapshot, group, peers, running, coexistence, away)
+    dead = dead_nodes(snapshot, group, observed.agents, existing.running)
+    builder = ConfigurationBuilder(snapshot, group, peers, running, coexistence, dead)
     configuration = builder.build(members, router_ids)
     return Desired(
         members=members,

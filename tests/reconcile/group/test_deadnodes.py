@@ -36,7 +36,7 @@ def web(number: int) -> Service:
 
 def elected(simulation: SimulatedCluster, dead: Collection[str]) -> dict[str, str]:
     """The masters that keepalived elects by the text on the nodes that are not *dead*."""
-    return dict(first_nodes(simulation.text(), away=frozenset(dead)))
+    return dict(first_nodes(simulation.text(), dead=frozenset(dead)))
 
 
 def report(
@@ -105,7 +105,7 @@ def test_two_deaths_move_one_vip_and_their_return_moves_it_back(
     before, held = simulation.text(), elected(simulation, dead)
     report(simulation, dead=dead)
     settle(simulation)
-    assert running_nodes(simulation.text()).away == dead
+    assert running_nodes(simulation.text()).dead == dead
     after = elected(simulation, dead)
     assert sorted(Counter(after.values()).values()) == [1, 1, 1]
     assert sum(held[name] != after[name] for name in held) == 1
@@ -155,7 +155,7 @@ def test_a_daemon_that_does_not_run_is_dead(broken: tuple[SimulatedCluster, froz
         simulation.agents = simulation.agents.with_state(GROUP, node, state=state)
         simulation.agents = simulation.agents.with_contact(GROUP, node, contact=Contact())
     settle(simulation)
-    assert running_nodes(simulation.text()).away == dead
+    assert running_nodes(simulation.text()).dead == dead
 
 
 def test_a_node_that_never_answered(broken: tuple[SimulatedCluster, frozenset[str]]) -> None:
@@ -170,7 +170,7 @@ def test_a_node_that_never_answered(broken: tuple[SimulatedCluster, frozenset[st
     for node in dead:
         simulation.snapshot.put(unready(node))
     settle(simulation)
-    assert running_nodes(simulation.text()).away == dead
+    assert running_nodes(simulation.text()).dead == dead
 
 
 def test_no_preempt(broken: tuple[SimulatedCluster, frozenset[str]]) -> None:

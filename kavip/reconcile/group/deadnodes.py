@@ -18,7 +18,7 @@ from kavip.snapshot import Snapshot
 from kavip.vrrp.running import first_nodes, running_nodes
 
 
-def away_nodes(
+def dead_nodes(
     snapshot: Snapshot, group: KeepalivedGroup, agents: AgentStates, running: Revision | None
 ) -> frozenset[str]:
     """
@@ -31,10 +31,10 @@ def away_nodes(
     nodes = running_nodes(running.text)
     states, contacts = agents.states_of(group.key), agents.contacts_of(group.key)
     up = {node for node in nodes.listed if _is_up(states.get(node), contacts.get(node))}
-    kept = nodes.away & nodes.listed
+    kept = nodes.dead & nodes.listed
     kept -= {node for node in kept & up if states[node].config_hash == running.hash}
     suspects = {node for node in nodes.listed - up - kept if node in states or _is_unready(snapshot, node)}
-    proven = _proven(suspects, running.text, nodes.away, _masters(up, states)) if suspects else frozenset[str]()
+    proven = _proven(suspects, running.text, nodes.dead, _masters(up, states)) if suspects else frozenset[str]()
     return kept | proven
 
 
@@ -62,10 +62,10 @@ def _masters(up: Iterable[str], states: Mapping[str, NodeState]) -> Mapping[str,
 
 
 def _proven(
-    suspects: Iterable[str], text: str, away: frozenset[str], masters: Mapping[str, set[str]]
+    suspects: Iterable[str], text: str, dead: frozenset[str], masters: Mapping[str, set[str]]
 ) -> frozenset[str]:
     """Those of *suspects* that rank first for an instance, and of all these instances other nodes are master."""
     led: dict[str, list[str]] = {}
-    for name, node in first_nodes(text, away=away).items():
+    for name, node in first_nodes(text, dead=dead).items():
         led.setdefault(node, []).append(name)
     return frozenset(node for node in suspects if node in led and all(name in masters for name in led[node]))
