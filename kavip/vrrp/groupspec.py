@@ -246,8 +246,9 @@ def _node_selector(spec: GroupSpec) -> Iterator[Refusal]:
 
 
 def _allow_verbatim(spec: GroupSpec) -> Iterator[Refusal]:
+    similar = (*keywords.SERVICE, *keywords.ALLOWABLE)
     for index, keyword in enumerate(spec.allow_verbatim or ()):
-        if problem := keywords.instance_problem(keyword, is_compared=index < verbatim.MOST_KEYWORDS):
+        if problem := keywords.instance_problem(keyword, similar if index < verbatim.MOST_KEYWORDS else ()):
             yield _refuse(f"spec.allowVerbatim[{index}]", keyword, problem)
 
 

@@ -6,7 +6,7 @@ keepalived accepts the whole file without output (``tests/vrrp/test_accepted.py`
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Final
 
@@ -188,11 +188,11 @@ def runs_programs(keyword: str) -> bool:
     return keyword.startswith(_RUNS_PROGRAMS) or keyword.endswith(("_script", "_fifo"))
 
 
-def instance_problem(keyword: str, *, is_compared: bool = True) -> str:
+def instance_problem(keyword: str, similar: Collection[str] = (*SERVICE, *ALLOWABLE)) -> str:
     """
     Why no group may allow its Services *keyword* in an instance; "" if a group may.
 
-    The nearest keyword is named only if *is_compared*: comparing takes 0.1 ms.
+    The nearest of the *similar* keywords is named; comparing with all of them takes 0.1 ms.
     """
     if keyword in SERVICE or keyword in ALLOWABLE:
         return ""
@@ -204,8 +204,7 @@ def instance_problem(keyword: str, *, is_compared: bool = True) -> str:
         return f"{_NEVER[keyword]}; remove it"
     if keyword in GLOBAL:
         return "a keyword of global_defs; set it in spec.verbatimConfig of the group"
-    known = [*SERVICE, *ALLOWABLE] if is_compared else []
-    return f"not a keyword of keepalived's vrrp_instance; {_remedy(keyword, known)}"
+    return f"not a keyword of keepalived's vrrp_instance; {_remedy(keyword, similar)}"
 
 
 def global_problem(keyword: str, *, allow_scripts: bool) -> str:
@@ -220,10 +219,10 @@ def global_problem(keyword: str, *, allow_scripts: bool) -> str:
         return f"{_NEVER_GLOBAL[keyword]}; remove it"
     if keyword in SERVICE:
         return "a keyword of vrrp_instance; set it in the verbatimconfig annotation of a Service"
-    return f"not a keyword of global_defs that groups may use; {_remedy(keyword, [*GLOBAL, *GLOBAL_SCRIPTS])}"
+    return f"not a keyword of global_defs that groups may use; {_remedy(keyword, (*GLOBAL, *GLOBAL_SCRIPTS))}"
 
 
-def _remedy(keyword: str, known: list[str]) -> str:
-    """The remedy: the nearest keyword, if one is near."""
-    found = get_close_matches(keyword, known, n=1, cutoff=0.75) if known and KEYWORD.fullmatch(keyword) else []
+def _remedy(keyword: str, similar: Collection[str]) -> str:
+    """The remedy: the nearest of the *similar* keywords, if one is near."""
+    found = get_close_matches(keyword, similar, n=1, cutoff=0.75) if similar and KEYWORD.fullmatch(keyword) else []
     return f"did you mean {found[0]}?" if found else "remove it"
