@@ -270,7 +270,7 @@ def decode_state(body: bytes) -> AgentState:
 _MOST_READ: Final = 4096  # characters; the rest of a longer text is not looked at
 
 
-def one_line(text: str) -> str:
+def short_line(text: str) -> str:
     """
     *text* as a condition can hold it: the first :data:`LONGEST` printable characters, without line breaks.
 
@@ -287,7 +287,7 @@ def _with_codes(state: AgentState) -> AgentState:
     A later agent sends a code with every message. This function and ``_MESSAGES`` end with kavip 1.0.0: from then on
     the reasons of an agent of 0.1.0 have no code.
     """
-    messages = one_line(state.note).split(SEPARATOR)
+    messages = short_line(state.note).split(SEPARATOR)
     return msgspec.structs.replace(
         state,
         refused_code=state.refused_code or _code_of(state.refused),
@@ -337,5 +337,5 @@ _MESSAGES: Final = tuple(
 
 def _code_of(message: str) -> ProblemCode:
     """The code of a message of 0.1.0; that of an instance is prefixed with its name in ``nextRefused``."""
-    bare = re.sub(r"^instance \S+: ", "", one_line(message))
+    bare = re.sub(r"^instance \S+: ", "", short_line(message))
     return next((code for pattern, code in _MESSAGES if bare and pattern.match(bare)), ProblemCode.NONE)

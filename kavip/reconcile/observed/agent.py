@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from kavip.api.address import Address, read_address
-from kavip.api.agent import LONGEST, SEPARATOR, AgentState, ExcludedReport, NodeProblem, RefusedBy, one_line
+from kavip.api.agent import LONGEST, SEPARATOR, AgentState, ExcludedReport, NodeProblem, RefusedBy, short_line
 from kavip.api.instant import read_instant
 from kavip.reconcile.observed.agentstates import EVER, MASTER, ExcludedInstance, InstanceState, NodeState
 from kavip.reconcile.observed.collisions import Sign, Trace
@@ -45,24 +45,24 @@ def node_state(
     for instance in state.instances:
         addresses = {address for text in instance.virtual_ips if (address := find(text))}
         counts.append(len(addresses))
-        runs |= dict.fromkeys(addresses, one_line(instance.name))
+        runs |= dict.fromkeys(addresses, short_line(instance.name))
         if instance.state == MASTER:
             masters |= addresses
     sights = (
         InstanceState(
-            one_line(each.name),
+            short_line(each.name),
             each.router_id,
             each.family,
-            one_line(each.state),
+            short_line(each.state),
             count,
-            one_line(each.last_transition),
+            short_line(each.last_transition),
             each.priority,
         )
         for each, count in zip(state.instances, counts, strict=True)
     )
     return NodeState(
-        config_hash=one_line(state.config_hash),
-        refused=one_line(state.refused),
+        config_hash=short_line(state.config_hash),
+        refused=short_line(state.refused),
         refused_code=state.refused_code,
         notes=tuple(_bounded(state.notes)),
         running=state.keepalived.running,
@@ -71,13 +71,13 @@ def node_state(
         instance_of=runs,
         instances=tuple(sorted(sights, key=lambda sight: sight.name)),
         excluded=tuple(sorted((_excluded(each, find) for each in state.left_out), key=lambda each: each.name)),
-        prepared=one_line(state.prepared),
-        next_refused=one_line(state.next_refused),
+        prepared=short_line(state.prepared),
+        next_refused=short_line(state.next_refused),
         next_refused_code=state.next_refused_code,
-        switch_at=one_line(state.switch_at),
+        switch_at=short_line(state.switch_at),
         drift=drift_of(read_instant(state.now), asked or EVER, answered or datetime.max.replace(tzinfo=UTC)),
-        new_password=one_line(state.new_password),
-        unready=frozenset(one_line(each.track) for each in state.locals if each.ready is False),
+        new_password=short_line(state.new_password),
+        unready=frozenset(short_line(each.track) for each in state.locals if each.ready is False),
     )
 
 
@@ -115,7 +115,7 @@ def counts_of(state: AgentState) -> Mapping[Trace, int]:
     """The counters of adverts that came from outside the group."""
     found = {}
     for each in state.instances:
-        what = one_line(each.name), each.router_id, one_line(each.interface)
+        what = short_line(each.name), each.router_id, short_line(each.interface)
         found[Trace(*what, Sign.ADDRESSES)] = each.errors.address_list
         found[Trace(*what, Sign.PASSWORD)] = each.errors.authentication
         found[Trace(*what, Sign.INTERVAL)] = each.errors.interval
@@ -124,8 +124,8 @@ def counts_of(state: AgentState) -> Mapping[Trace, int]:
 
 def _excluded(excluded: ExcludedReport, find: Callable[[str], Address | None]) -> ExcludedInstance:
     return ExcludedInstance(
-        name=one_line(excluded.name),
-        reason=one_line(excluded.reason),
+        name=short_line(excluded.name),
+        reason=short_line(excluded.reason),
         by_keepalived=excluded.by is RefusedBy.KEEPALIVED,
         kept=excluded.kept,
         virtual_ips=frozenset(address for text in excluded.virtual_ips if (address := find(text))),
@@ -136,6 +136,6 @@ def _bounded(notes: Iterable[NodeProblem]) -> Iterator[NodeProblem]:
     """The first of *notes*; joined they are one short line."""
     room = LONGEST
     for each in notes:
-        if message := one_line(each.message)[: max(room, 0)]:
+        if message := short_line(each.message)[: max(room, 0)]:
             yield msgspec.structs.replace(each, message=message)
         room -= len(message) + len(SEPARATOR)

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kavip.api.address import Address
-from kavip.api.agent import one_line
+from kavip.api.agent import short_line
 from kavip.reconcile.observed.agentstates import MASTER, InstanceState, NodeState
 from kavip.vrrp.operatorconfig import OperatorInstance
 
@@ -33,7 +33,7 @@ def node_state(body: str, instances: Iterable[OperatorInstance] = ()) -> NodeSta
     known = {each.name: each for each in instances}
     reported, runs, masters = [], dict[Address, str](), set[Address]()
     for labels in found:
-        name, state = one_line(labels.get("name", "")), one_line(labels.get("state", ""))[:16]
+        name, state = short_line(labels.get("name", "")), short_line(labels.get("state", ""))[:16]
         if not labels.get("vrid", "").isdecimal():
             continue
         vips = known[name].addresses if name in known else ()
