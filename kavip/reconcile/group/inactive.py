@@ -5,7 +5,7 @@ A group is inactive while keepalived-operator runs, and where the setting ``grou
 Its pods continue unchanged. Conditions and status fields that other programs wrote stay.
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
@@ -15,11 +15,12 @@ from kavip import names
 from kavip.api import conditions
 from kavip.api.group import KeepalivedGroup
 from kavip.names import ConditionType, Reason
+from kavip.reconcile.group.status import old_states
 from kavip.reconcile.observed.operator import WritesBlocked
 from kavip.reconcile.plan import ConditionState, GroupPlan, KeyKind, Notice, StatusPatch, timestamp
 from kavip.snapshot import Snapshot
 
-_OTHERS: Final = (ConditionType.PROGRAMMED, ConditionType.READY)
+_OWN: Final = (ConditionType.PROGRAMMED, ConditionType.READY)
 
 
 def plan_while_operator_runs(snapshot: Snapshot, key: str, blocked: WritesBlocked, *, now: datetime) -> GroupPlan:
@@ -27,7 +28,7 @@ def plan_while_operator_runs(snapshot: Snapshot, key: str, blocked: WritesBlocke
     group = snapshot.groups.get(key) if blocked.by else None
     if group is None or group.metadata.deletion_timestamp:
         return GroupPlan()
-    return _plan(group, blocked.accepted, [ConditionType.ACCEPTED], now=now)
+    return _plan(group, {ConditionType.ACCEPTED: blocked.accepted}, now=now)
 
 
 def plan_outside(snapshot: Snapshot, group: KeepalivedGroup, *, now: datetime) -> GroupPlan:
@@ -36,8 +37,11 @@ def plan_outside(snapshot: Snapshot, group: KeepalivedGroup, *, now: datetime) -
 
     Every condition that kavip wrote while it served the group gets the new verdict: the old ones would never change.
     """
-    stale = [kind for kind in _OTHERS if conditions.find(group.status.conditions, kind)]
-    return _plan(group, _outside(snapshot, group), [ConditionType.ACCEPTED, *stale], now=now)
+    verdict = _outside(snapshot, group)
+    states = {kind: verdict for kind in _OWN if conditions.find(group.status.conditions, kind)}
+    if states:  # kavip has served the group, so it wrote these too
+        states |= old_states(verdict.message)
+    return _plan(group, {ConditionType.ACCEPTED: verdict, **states}, now=now)
 
 
 def accepted_events(group: KeepalivedGroup, accepted: ConditionState) -> tuple[Notice, ...]:
@@ -48,11 +52,9 @@ def accepted_events(group: KeepalivedGroup, accepted: ConditionState) -> tuple[N
     return (Notice(accepted.reason, accepted.message, warning=accepted.status != "True"),)
 
 
-def _plan(
-    group: KeepalivedGroup, verdict: ConditionState, kinds: Iterable[ConditionType], *, now: datetime
-) -> GroupPlan:
-    """Write *verdict* as the conditions *kinds*, once."""
-    entries = [verdict.condition(group.metadata, kind) for kind in kinds]
+def _plan(group: KeepalivedGroup, states: Mapping[ConditionType, ConditionState], *, now: datetime) -> GroupPlan:
+    """Write *states*, once."""
+    entries = [state.condition(group.metadata, kind) for kind, state in states.items()]
     merged = conditions.merged(group.status.conditions, entries, now=timestamp(now))
     if merged == (group.status.conditions or []):
         return GroupPlan()
@@ -60,7 +62,10 @@ def _plan(
         "metadata": {"resourceVersion": group.metadata.resource_version},
         "status": {"conditions": msgspec.to_builtins(merged)},
     }
-    return GroupPlan(writes=(StatusPatch(KeyKind.GROUP, group.key, body),), events=accepted_events(group, verdict))
+    return GroupPlan(
+        writes=(StatusPatch(KeyKind.GROUP, group.key, body),),
+        events=accepted_events(group, states[ConditionType.ACCEPTED]),
+    )
 
 
 def _outside(snapshot: Snapshot, group: KeepalivedGroup) -> ConditionState:

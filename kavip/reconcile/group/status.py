@@ -71,7 +71,6 @@ def condition_states(
         pods=rollout.objects.pods_problem,
     )
     is_served = verdict.status == "True" or verdict.reason == Reason.DUPLICATE_DEFAULT
-    failure = "" if is_served else verdict.message
     return {
         ConditionType.ACCEPTED: verdict,
         ConditionType.PROGRAMMED: programmed(
@@ -90,13 +89,16 @@ def condition_states(
             states=states,
             failure=observed.objects.failure_of(group.key),
         ),
-        # keepalived-operator never set the one of these that does not hold to False
-        ConditionType.RECONCILE_SUCCESS: ConditionState(
-            "True" if is_served else "False", Reason.RECONCILE_SUCCEEDED, ""
-        ),
-        ConditionType.RECONCILE_ERROR: ConditionState(
-            "False" if is_served else "True", Reason.RECONCILE_FAILED, failure
-        ),
+        **old_states("" if is_served else verdict.message),
+    }
+
+
+def old_states(failure: str) -> Mapping[ConditionType, ConditionState]:
+    """keepalived-operator's two conditions, one of them False; *failure* is "" after a success."""
+    success, error = ("False", "True") if failure else ("True", "False")
+    return {
+        ConditionType.RECONCILE_SUCCESS: ConditionState(success, Reason.RECONCILE_SUCCEEDED, ""),
+        ConditionType.RECONCILE_ERROR: ConditionState(error, Reason.RECONCILE_FAILED, failure),
     }
 
 

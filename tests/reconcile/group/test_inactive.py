@@ -50,6 +50,8 @@ def test_a_group_that_was_served_reports_where_its_pods_keep_vips() -> None:
     status = msgspec.structs.replace(served.status, nodes=NodesStatus(desired=1))
     simulation = confined(msgspec.structs.replace(served, status=status), build.service(WEB, group=GROUP))
     found = {each["type"]: each for each in body_of(simulation.group())["conditions"]}
+    assert (found.pop("ReconcileSuccess")["status"], found["ReconcileError"]["status"]) == ("False", "True")
+    assert "until then its pods keep VIPs" in found.pop("ReconcileError")["message"]
     assert set(found) == {"Accepted", "Programmed"}
     for each in found.values():
         assert (each["status"], each["reason"]) == ("False", "Invalid")
