@@ -60,6 +60,27 @@ def test_missing_certificates_are_reported(helm: Helm, server: ControlPlane) -> 
     assert "Secret kavip-webhook-tls exists." in upgrade(provided)
 
 
+def test_a_namespace_that_permits_no_host_network_is_named(helm: Helm, server: ControlPlane) -> None:
+    """With ``webhook.hostNetwork``, and with the label that lets the pods start."""
+
+    def upgrade(*settings: str) -> str:
+        done = helm("upgrade", "--install", *RELEASE, *settings, kubeconfig=server.kubeconfig)
+        return done.stdout
+
+    upgrade()
+    label = ("label", "namespace", manifests.NAMESPACE, "--overwrite")
+    server.kubectl(*label, "pod-security.kubernetes.io/enforce=baseline")
+    try:
+        assert "NO POD OF THE WEBHOOK WILL START" not in upgrade()
+        notes = upgrade("--set=webhook.hostNetwork=true")
+        assert f"NO POD OF THE WEBHOOK WILL START: namespace {manifests.NAMESPACE} enforces baseline" in notes
+        server.kubectl(*label, "pod-security.kubernetes.io/enforce=privileged")
+        assert "WILL START" not in upgrade("--set=webhook.hostNetwork=true")
+    finally:
+        server.kubectl(*label, "pod-security.kubernetes.io/enforce-")
+    assert "WILL START" not in upgrade("--set=webhook.hostNetwork=true")
+
+
 @pytest.mark.parametrize(
     ("setting", "kind"),
     [
