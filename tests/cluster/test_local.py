@@ -128,6 +128,19 @@ def is_on(session: Session, address: str, node: str) -> None:
     wait_for(f"{address} is on {node}", is_served, timeout=PATIENCE)
 
 
+def is_settled(session: Session) -> None:
+    """Wait until every agent runs the text with the VIPs: before that, a node that starts may still take them."""
+    for name, condition in (
+        ("keepalivedgroup/follow", "Programmed"),
+        ("keepalivedgroup/follow", "Ready"),
+        ("service/web", "kavip.io/Advertised"),
+        ("service/plain", "kavip.io/Advertised"),
+    ):
+        retry_kubectl(
+            session.cluster, "wait", name, f"--namespace={HOME}", f"--for=condition={condition}", "--timeout=100s"
+        )
+
+
 def test_vips_follow_the_endpoints_of_a_real_kube_proxy(session: Session) -> None:
     """VIPs follow endpoints also with UDP, session affinity and source ranges, and without a health port."""
     local = {"externalTrafficPolicy": "Local", "selector": {"app": "backend"}}
@@ -139,6 +152,7 @@ def test_vips_follow_the_endpoints_of_a_real_kube_proxy(session: Session) -> Non
     deploy(session, "n2")
     wait_for("the Service has its address", lambda: bool(session.address(f"{HOME}/web")), timeout=PATIENCE)
     vip = session.address(f"{HOME}/web")
+    is_settled(session)
     for address in (vip, SECOND):
         is_on(session, address, "n2")
     with open_connections(session, vip) as first, open_connections(session, SECOND) as second:
