@@ -41,6 +41,7 @@ SPREAD_ANNOTATION: Final = "keepalived-operator.redhat-cop.io/spreadvips"
 POOL_ANNOTATION: Final = "kavip.io/pool"
 ADDRESSES_ANNOTATION: Final = "kavip.io/addresses"
 COUNT_ANNOTATION: Final = "kavip.io/address-count"
+PREFERRED_NODES_ANNOTATION: Final = "kavip.io/preferred-nodes"
 SHARING_KEY_ANNOTATION: Final = "kavip.io/sharing-key"
 REASSIGN_ANNOTATION: Final = "kavip.io/reassign"
 
@@ -56,6 +57,7 @@ SERVICE_ANNOTATIONS: Final = (
     POOL_ANNOTATION,
     ADDRESSES_ANNOTATION,
     COUNT_ANNOTATION,
+    PREFERRED_NODES_ANNOTATION,
     SHARING_KEY_ANNOTATION,
     REASSIGN_ANNOTATION,
 )

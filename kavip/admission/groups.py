@@ -17,6 +17,7 @@ from kavip.api.refusal import Refusal
 from kavip.api.scheduling import placement_fields
 from kavip.names import Reason
 from kavip.vrrp import groupspec, routerids
+from kavip.vrrp.preference import unmatched
 
 _DEFAULT_FIELD: Final = f"metadata.labels[{names.DEFAULT_GROUP_LABEL}]"
 _BLACKLIST_FIELD: Final = "spec.blacklistRouterIDs"
@@ -148,6 +149,13 @@ def nodes_are_selected(group: KeepalivedGroup, context: GroupContext) -> Finding
         yield AdmissionWarning("selects no node; no VIP of this group will answer", placement_fields(group.spec))
 
 
+def preferred_nodes_exist(group: KeepalivedGroup, context: GroupContext) -> Findings:
+    """Each entry of ``spec.placement.preferred`` matches a node of the group, if the nodes are known."""
+    nodes = context.snapshot.group_nodes(group) if group.spec.placement.preferred else ()
+    for index in unmatched(group.spec.placement, [node.metadata.labels for node in nodes]) if nodes else ():
+        yield AdmissionWarning("matches no node of the group", f"spec.placement.preferred[{index}].nodeSelector")
+
+
 def virtual_ips_are_free(group: KeepalivedGroup, context: GroupContext) -> Findings:
     """No Service, node or other group has a virtual IP of the group; the API server may: it can use such a VIP."""
     ledger, own = context.snapshot.ledger, f"{names.KEEPALIVED_GROUP} {group.key}"
@@ -192,6 +200,7 @@ CHAIN: Final[tuple[Rule[KeepalivedGroup], ...]] = (
     Rule(members_lose_default_group, reads=lambda group, _: group.is_default),
     Rule(blacklisted_ids_are_unused, reads=_router_ids),
     Rule(nodes_are_selected, reads=spec_part),
+    Rule(preferred_nodes_exist, reads=spec_part),
     Rule(disruption.running_vips_are_disrupted, reads=spec_part),
 )
 DELETION: Final[tuple[Rule[KeepalivedGroup], ...]] = (Rule(members_lose_vips, reads=spec_part),)

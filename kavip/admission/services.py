@@ -15,12 +15,14 @@ from kavip.admission.text import counted, listed, nearest_key, quoted
 from kavip.admission.verdict import AdmissionWarning, MissingReference
 from kavip.api.group import KeepalivedGroup
 from kavip.api.refusal import Refusal, annotation_field
+from kavip.api.selector import parse_selector
 from kavip.api.service import Service
 from kavip.errors import BadInput
 from kavip.ipam import annotations
 from kavip.ipam.ranges import FAMILIES
 from kavip.names import Reason
 from kavip.vrrp import members, routerids, verbatim
+from kavip.vrrp.preference import PREFERRED_NODES_FIELD, note_of
 
 GROUP_FIELD: Final = annotation_field(names.GROUP_ANNOTATION)
 SPREAD_FIELD: Final = annotation_field(names.SPREAD_ANNOTATION)
@@ -96,6 +98,20 @@ def spread_is_boolean(service: Service, _: ServiceContext) -> Findings:
     text = service.metadata.annotation(names.SPREAD_ANNOTATION)
     if text not in ("", "true", "false"):
         yield Refusal(Reason.INVALID_REQUEST, f'{quoted(text)}: want "true" or "false"', SPREAD_FIELD)
+
+
+def preferred_nodes_exist(service: Service, context: ServiceContext) -> Findings:
+    """``kavip.io/preferred-nodes`` is a label selector; it matches a node of the group, if the nodes are known."""
+    if not service.preferred_nodes:
+        return
+    try:
+        parse_selector(service.preferred_nodes, "")
+    except BadInput as error:
+        yield Refusal(Reason.INVALID_REQUEST, str(error), PREFERRED_NODES_FIELD)
+        return
+    group = _group(context)
+    if group is not None and (note := note_of(service, group, context.snapshot.group_nodes(group))):
+        yield AdmissionWarning(note, PREFERRED_NODES_FIELD)
 
 
 def verbatim_config_is_safe(service: Service, context: ServiceContext) -> Findings:
@@ -227,6 +243,10 @@ def _traffic_policy(service: Service, field: str) -> object:
     return _group_fields(service, field), service.is_local
 
 
+def _preferred_nodes(service: Service, field: str) -> object:
+    return _group_fields(service, field), service.preferred_nodes, members.has_own_instances(service)
+
+
 def _verbatim(service: Service, field: str) -> object:
     return _group_fields(service, field), service.metadata.annotation(names.VERBATIM_ANNOTATION)
 
@@ -251,6 +271,7 @@ CHAIN: Final[tuple[Rule[Service], ...]] = (
     Rule(group_is_not_being_deleted, reads=_group_fields),
     Rule(namespace_is_allowed, reads=_group_fields),
     Rule(spread_is_boolean, reads=_annotation(names.SPREAD_ANNOTATION)),
+    Rule(preferred_nodes_exist, reads=_preferred_nodes),
     Rule(verbatim_config_is_safe, reads=_verbatim),
     Rule(router_ids_are_available, reads=_router_id_needs),
     Rule(local_policy_is_supported, reads=_traffic_policy),

@@ -54,6 +54,19 @@ class Instances(Wire, frozen=True):
     count: int = names.DEFAULT_INSTANCE_COUNT
 
 
+class PreferredNodes(Wire, frozen=True):
+    """``spec.placement.preferred[]``: nodes with the labels of *node_selector* rank higher by *weight*, 1 to 100."""
+
+    weight: int = 0
+    node_selector: dict[str, str] | None = None
+
+
+class GroupPlacement(Wire, frozen=True):
+    """``spec.placement``: which nodes of the group hold the VIPs while they are up."""
+
+    preferred: list[PreferredNodes] | None = None
+
+
 class GroupSpec(Wire, frozen=True):
     """``spec``; None means absent, which keeps keepalived-operator's meaning."""
 
@@ -78,6 +91,7 @@ class GroupSpec(Wire, frozen=True):
     segment: str | None = None
     openshift_cluster_name: str = ""
     instances: Instances = Instances()
+    placement: GroupPlacement = GroupPlacement()
     metrics_port: int | None = None
     allowed_namespaces: LabelSelector | None = None
     allow_verbatim: list[str] | None = None

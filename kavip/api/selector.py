@@ -1,12 +1,12 @@
 """
-Validates label selectors that users write.
+Validates label selectors that users write, and reads those that are text, as of ``kubectl --selector``.
 
 The API server validates the selectors of its own kinds. For kavip's kinds it validates only what the schema contains.
 Without this, an invalid selector would match nothing, without an error.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from kavip.api.meta import LabelSelector, Requirement
@@ -17,6 +17,14 @@ from kavip.names import Reason
 _NAME: Final = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _KEY: Final = re.compile(rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_NAME}")
 _VALUE: Final = re.compile(rf"({_NAME})?")
+_COMMA: Final = re.compile(r",(?![^()]*\))")  # not between parentheses
+_WORD: Final = r"[^\s!=,()]"
+_ABSENT: Final = re.compile(rf"!\s*({_WORD}+)")
+_SET: Final = re.compile(rf"({_WORD}+)\s+(in|notin)\s*\(([^()]*)\)")
+_TERM: Final = re.compile(rf"({_WORD}+)(?:\s*(==|!=|=)\s*({_WORD}*))?")
+LONGEST_SELECTOR: Final = 1024
+"""Characters of a selector that is text."""
+
 _WITH_VALUES: Final = ("In", "NotIn")
 _WITHOUT_VALUES: Final = ("Exists", "DoesNotExist")
 
@@ -28,6 +36,35 @@ def check_selector(selector: LabelSelector | None, field: str) -> Iterator[Refus
     yield from check_labels(selector.match_labels, f"{field}.matchLabels")
     for index, term in enumerate(selector.match_expressions or ()):
         yield from _requirement(term, f"{field}.matchExpressions[{index}]")
+
+
+def parse_selector(text: str, field: str) -> LabelSelector:
+    """
+    The selector *text* of the annotation *field*, such as ``zone=a,disk in (ssd,nvme),!spot``.
+
+    The grammar is that of Kubernetes without ``>`` and ``<``
+    (https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors). Raises
+    :class:`~kavip.errors.BadInput`.
+    """
+    if len(text) > LONGEST_SELECTOR:
+        raise BadInput(field, f"{text[:40]}...", f"want at most {LONGEST_SELECTOR} characters")
+    terms = [_parse_term(term.strip(), field) for term in _COMMA.split(text)]
+    for term in terms:
+        for value, remedy in _label_problems(term.key, term.values or ()):
+            raise BadInput(field, value, remedy)
+    return LabelSelector(match_expressions=terms)
+
+
+def _parse_term(term: str, field: str) -> Requirement:
+    if found := _ABSENT.fullmatch(term):
+        return Requirement(found[1], "DoesNotExist")
+    if found := _SET.fullmatch(term):
+        key, operator, values = found.groups()
+        return Requirement(key, "In" if operator == "in" else "NotIn", [each.strip() for each in values.split(",")])
+    if found := _TERM.fullmatch(term):
+        key, sign, value = found.groups()
+        return Requirement(key, "NotIn" if sign == "!=" else "In", [value]) if sign else Requirement(key, "Exists")
+    raise BadInput(field, term, "want label=value, label!=value, label in (a,b), label notin (a,b), label or !label")
 
 
 def check_labels(labels: Mapping[str, str] | None, field: str) -> Iterator[Refusal]:
@@ -47,11 +84,17 @@ def _requirement(term: Requirement, field: str) -> Iterator[Refusal]:
 
 
 def _label(key: str, values: list[str], field: str) -> Iterator[Refusal]:
+    for value, remedy in _label_problems(key, values):
+        yield _refuse(field, value, remedy)
+
+
+def _label_problems(key: str, values: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """What no label can have, and the remedy."""
     if not _KEY.fullmatch(key):
-        yield _refuse(field, key, "want the key of a label, such as kubernetes.io/metadata.name")
+        yield key, "want the key of a label, such as kubernetes.io/metadata.name"
     for value in values:
         if not _VALUE.fullmatch(value):
-            yield _refuse(field, value, "want the value of a label: up to 63 letters, digits, '.', '_' or '-'")
+            yield value, "want the value of a label: up to 63 letters, digits, '.', '_' or '-'"
 
 
 def _refuse(field: str, value: object, remedy: str) -> Refusal:

@@ -111,6 +111,11 @@ class Service(Wire, frozen=True):
         return self.metadata.annotation(names.SPREAD_ANNOTATION) == "true"
 
     @property
+    def preferred_nodes(self) -> str:
+        """The label selector of the nodes that it prefers, as text, or ""."""
+        return self.metadata.annotation(names.PREFERRED_NODES_ANNOTATION).strip()
+
+    @property
     def ingress_addresses(self) -> tuple[Address, ...]:
         """The addresses in status, in their order; host names and unreadable entries left out."""
         found = [read_address(entry.ip) for entry in self.status.load_balancer.ingress or ()]

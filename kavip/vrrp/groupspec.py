@@ -18,6 +18,7 @@ from kavip.api.selector import check_labels, check_selector
 from kavip.errors import BadInput
 from kavip.names import DEFAULT_SEGMENT, MAX_ROUTER_ID, Reason
 from kavip.vrrp import grammar, keywords, openshift, routerids, targets, timing, verbatim, virtualips
+from kavip.vrrp.preference import MOST_TERMS, MOST_WEIGHT
 from kavip.vrrp.tracking import CHECK_NAME
 
 MODES: Final = ("PerService", "Shared")
@@ -209,6 +210,19 @@ def _segment(spec: GroupSpec) -> Iterator[Refusal]:
         yield _refuse("spec.segment", spec.segment, "want a name: up to 63 lower-case letters, digits, '-' or '.'")
 
 
+def _placement(spec: GroupSpec) -> Iterator[Refusal]:
+    terms = spec.placement.preferred or ()
+    if len(terms) > MOST_TERMS:
+        yield _refuse("spec.placement.preferred", f"{len(terms)} entries", f"want at most {MOST_TERMS}")
+    for index, term in enumerate(terms[:MOST_TERMS]):
+        field = f"spec.placement.preferred[{index}]"
+        if not 1 <= term.weight <= MOST_WEIGHT:
+            yield _refuse(f"{field}.weight", term.weight, f"want 1 to {MOST_WEIGHT}")
+        if not term.node_selector:
+            yield _refuse(f"{field}.nodeSelector", {}, "want a label: to prefer every node has no effect")
+        yield from check_labels(term.node_selector, f"{field}.nodeSelector")
+
+
 def _metrics_port(spec: GroupSpec) -> Iterator[Refusal]:
     if spec.metrics_port is not None and not 1 <= spec.metrics_port <= _MOST_PORT:
         yield _refuse("spec.metricsPort", spec.metrics_port, f"want 1 to {_MOST_PORT}, or leave it out")
@@ -265,6 +279,7 @@ _CHECKS: Final[tuple[Callable[[GroupSpec], Iterator[Refusal]], ...]] = (
     _segment,
     _openshift,
     _instances,
+    _placement,
     _metrics_port,
     _namespaces,
     _allow_verbatim,

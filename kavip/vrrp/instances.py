@@ -26,6 +26,7 @@ from kavip.vrrp.grammar import Line
 from kavip.vrrp.groupspec import has_password
 from kavip.vrrp.members import Member, Peer, interfaces_of
 from kavip.vrrp.placement import leads_of
+from kavip.vrrp.preference import levels_of
 from kavip.vrrp.priorities import priorities, seed_of
 from kavip.vrrp.spread import Lead
 from kavip.vrrp.timing import timing_of
@@ -199,6 +200,7 @@ def instance_of(
         unit.holders(),
         unit.virtual_ips(family),
         lead,
+        unit.preferred,
     )
     return memory.last(_instance, name, group.spec, source, tuple(peers))
 
@@ -218,6 +220,7 @@ class _Source(NamedTuple):
     services: tuple[str, ...]
     vips: tuple[VirtualIP, ...]
     lead: Lead
+    preferred: frozenset[str]
 
 
 def _instance(spec: GroupSpec, source: _Source, peers: Sequence[Peer]) -> Instance:
@@ -236,7 +239,10 @@ def _instance(spec: GroupSpec, source: _Source, peers: Sequence[Peer]) -> Instan
         interface=interface,
         authenticated=timing.version == 2 and has_password(spec),
         priorities=priorities(
-            seed_of(source.group, source.unit), (peer.name for peer in peers if peer.is_listed), lead=source.lead
+            seed_of(source.group, source.unit),
+            (peer.name for peer in peers if peer.is_listed),
+            lead=source.lead,
+            preference=levels_of(peers, source.preferred),
         ),
         sources=_sources(peers, family) if spec.unicast_enabled else (),
         peers=_peers(peers, family) if spec.unicast_enabled else (),

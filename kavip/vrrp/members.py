@@ -34,7 +34,9 @@ class Member:
     *spread*: it has an instance per address, on nodes that are chosen together. *local*: its instances follow the
     endpoints. *shared*: the addresses for which no VRID is left: they stay in a Shared instance. *problem*: why its own
     lines are refused; it is served without them, because a VIP without its tuning is better than none. *endpoints*: the
-    nodes with a ready endpoint, where its VIPs are spread over these only. *is_plain*: it depends on no other Service.
+    nodes with a ready endpoint, where its VIPs are spread over these only. *wish*: the nodes that it prefers, as a
+    selector in text; "" in a Shared instance. *preferred*: the names of these nodes. *is_plain*: it depends on no other
+    Service.
     """
 
     key: str
@@ -46,6 +48,8 @@ class Member:
     lines: tuple[Line, ...] = ()
     problem: Refusal | None = None
     endpoints: frozenset[str] = frozenset()
+    wish: str = ""
+    preferred: frozenset[str] = frozenset()
     is_plain: bool = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -70,6 +74,7 @@ class Peer:
     One node of a group; its advertisements come from *ipv4* and *ipv6*.
 
     *accepted*: further addresses from which the others accept its adverts. A node that is not *listed* has no priority.
+    *preference*: a node with a higher one ranks before a node with a lower one.
     """
 
     name: str
@@ -77,6 +82,7 @@ class Peer:
     ipv6: Address | None = None
     accepted: tuple[Address, ...] = ()
     is_listed: bool = True
+    preference: int = 0
 
     def address(self, family: int) -> Address | None:
         """The node's address of *family*."""
@@ -101,6 +107,7 @@ def member_of(service: Service, group: KeepalivedGroup) -> Member:
         local=service.is_local,
         lines=() if problem else found.lines,
         problem=problem,
+        wish=service.preferred_nodes if has_own_instances(service) or not group.is_shared else "",
     )
 
 

@@ -3,7 +3,7 @@ Which nodes rank first for the instances of a group, where this differs from the
 
 A Service that asks for spread has a unit for each VIP. Its VIPs are spread over the nodes that can hold them: those
 that the text lists, that send adverts of the family, and that have an endpoint where the Service's policy is ``Local``.
-If no such node has an endpoint, all of them count.
+If no such node has an endpoint, all of them count. Of these, preferred nodes hold the VIPs while there is one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from kavip.api.address import BITS
 from kavip.memo import KEEPS_NOTHING, Memory
 from kavip.vrrp.members import Peer
+from kavip.vrrp.preference import levels_of
 from kavip.vrrp.priorities import seed_of
 from kavip.vrrp.spread import Lead, SpreadVIP, leads
 from kavip.vrrp.units import Unit
@@ -42,7 +43,8 @@ def leads_of(
             sorted(SpreadVIP(seed_of(group, unit.name), vip.address.family) for unit in some for vip in unit.vips)
         )
         eligible = {family: _eligible(each, some) for family, each in nodes.items()}
-        chosen = memory.last(leads, (service, bool(dead)), vips, eligible, dead)
+        levels = levels_of(peers, some[0].preferred)
+        chosen = memory.last(leads, (service, bool(dead)), vips, eligible, dead, levels)
         found |= {names[seed]: lead for seed, lead in chosen.items()}
     return found
 

@@ -13,13 +13,17 @@ become VRRP priorities in a fixed band, in the order of weight:
 * The band ends below 255, which has a special meaning in keepalived. It is as wide as the space below it: a check that
   lowers a priority by :data:`STEP_DOWN` puts a node behind all healthy nodes and keeps the order of the others.
 
+Nodes that are preferred (:mod:`kavip.vrrp.preference`) rank before all others, in the order of their preference; those
+of equal preference in the order of weight. So a node that joins still moves instances only to itself.
+
 A Service that asks for spread names the nodes that rank first and second (:mod:`kavip.vrrp.spread`). They get the
 highest numbers, and the other nodes keep their order behind them.
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Final
 
 TOP: Final = 250
@@ -30,17 +34,26 @@ UNLISTED: Final = 1
 
 WEIGHT_BITS: Final = 64
 
+NO_PREFERENCE: Final[Mapping[str, int]] = MappingProxyType({})
 
-def priorities(instance: str, nodes: Iterable[str], *, lead: Sequence[str] = ()) -> tuple[tuple[str, int], ...]:
+
+def priorities(
+    instance: str,
+    nodes: Iterable[str],
+    *,
+    lead: Sequence[str] = (),
+    preference: Mapping[str, int] = NO_PREFERENCE,
+) -> tuple[tuple[str, int], ...]:
     """
-    The priority of each of *nodes* for *instance*, sorted by node; those of *lead* rank first, in this order.
+    The priority of each of *nodes* for *instance*, sorted by node.
 
+    Those of *lead* rank first, in this order, then those with a higher *preference*; a node without one has 0.
     The first :data:`STEP_DOWN` nodes have distinct priorities; all later ones share the bottom of the band.
     """
     ranked = sorted(((weight(instance, node), node) for node in set(nodes)), reverse=True)
-    hashed = [node for _, node in ranked]
-    first = [node for node in lead if node in hashed]
-    order = [*first, *(node for node in hashed if node not in first)]
+    preferred = sorted((node for _, node in ranked), key=lambda node: -preference.get(node, 0))
+    first = [node for node in lead if node in preferred]
+    order = [*first, *(node for node in preferred if node not in first)]
     distinct = min(len(ranked), STEP_DOWN)
     result: dict[str, int] = {}
     above = TOP + 1

@@ -59,6 +59,11 @@ class Shards:
         return tuple(chain.from_iterable(summary.own for _, summary in self._summaries()))
 
     @property
+    def wishing(self) -> tuple[Member, ...]:
+        """The Services that prefer some nodes."""
+        return tuple(chain.from_iterable(summary.wishing for _, summary in self._summaries()))
+
+    @property
     def troubled(self) -> tuple[Member, ...]:
         """The Services whose own lines are refused."""
         return tuple(chain.from_iterable(summary.troubled for _, summary in self._summaries()))
@@ -81,13 +86,15 @@ class _Summary(NamedTuple):
     names: tuple[str, ...]
     own: tuple[Member, ...]
     troubled: tuple[Member, ...]
+    wishing: tuple[Member, ...]
 
 
 def _summarize(members: tuple[Member, ...]) -> _Summary:
     special = [each for each in members if not each.is_plain]
     own = tuple(each for each in special if each.has_own_instances)
     names = tuple(map(_KEY, members if not own else (each for each in members if not each.has_own_instances)))
-    return _Summary(names, own, tuple(each for each in special if each.problem))
+    wishing = tuple(each for each in members if each.wish)
+    return _Summary(names, own, tuple(each for each in special if each.problem), wishing)
 
 
 def shard_members(group: KeepalivedGroup, members: Iterable[Member], memory: Memory = KEEPS_NOTHING) -> Shards:

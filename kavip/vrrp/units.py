@@ -29,8 +29,8 @@ class Unit:
 
     *is_shared*: a Shared instance; it advertises an anchor of its own, and has the families of all Shared instances.
     *local*: it follows the endpoints of its Service. *spread*: the Service whose VIPs are spread together, each in a
-    unit of its own; *endpoints*: the nodes over which they are spread; empty: all. *shard*: the plain Services of a
-    Shared instance; the other fields do not contain them.
+    unit of its own; *endpoints*: the nodes over which they are spread; empty: all. *preferred*: the nodes that its
+    Service prefers. *shard*: the plain Services of a Shared instance; the other fields do not contain them.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Unit:
     local: bool = False
     spread: str = ""
     endpoints: frozenset[str] = frozenset()
+    preferred: frozenset[str] = frozenset()
     vips: list[VirtualIP] = field(default_factory=list)
     lines: tuple[Line, ...] = ()
     services: list[str] = field(default_factory=list)
@@ -127,7 +128,7 @@ class UnitBuilder:
             self._place(member.key, some, unit=unit, lines=() if shard else member.lines)
             own = None if shard else self.units.get(unit)
             if own is not None:
-                own.local = member.local
+                own.local, own.preferred = member.local, member.preferred
                 own.spread, own.endpoints = (member.key, member.endpoints) if member.spread else ("", frozenset())
         if kept := [vip for vip in vips if vip.address in member.shared]:
             self._place(member.key, kept, unit=self._shard_of(member.key))

@@ -16,6 +16,7 @@ from kavip import names
 from kavip.admission import chain
 from kavip.admission.verdict import describe
 from kavip.api import conditions
+from kavip.api.group import KeepalivedGroup
 from kavip.api.meta import Condition
 from kavip.api.refusal import listed
 from kavip.api.service import Service
@@ -27,6 +28,8 @@ from kavip.names import ConditionType, Reason
 from kavip.reconcile.plan import ReconcileOptions
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import KINDS, Object, Snapshot, is_candidate
+from kavip.vrrp import preference
+from kavip.vrrp.priorities import STEP_DOWN
 
 _DEFAULTS: Final = ReconcileOptions()
 _CLASSES: Final = (None, "", names.LOAD_BALANCER_CLASS)
@@ -241,8 +244,21 @@ def _notes(snapshot: Snapshot, service: Service, group: str | None) -> Iterator[
         accepted = conditions.find(found.status.conditions, ConditionType.ACCEPTED)
         if accepted is not None and accepted.status == "False":
             yield f"KeepalivedGroup {group}: {accepted.reason}: {accepted.message}"
+        yield from _preference_notes(snapshot, service, found)
     elif group and any(snapshot.every_group):
         yield f"KeepalivedGroup {group} does not exist: no node answers on the Service's addresses without it"
+
+
+def _preference_notes(snapshot: Snapshot, service: Service, group: KeepalivedGroup) -> Iterator[str]:
+    """What limits the preference of *service* and of its *group*."""
+    if note := preference.note_of(service, group, snapshot.group_nodes(group)):
+        yield f"{names.PREFERRED_NODES_ANNOTATION} {note}"
+    light = [f"{each.name} ({each.weight})" for each in group.spec.checks or () if 0 < (each.weight or 0) < STEP_DOWN]
+    if light and (service.preferred_nodes or group.spec.placement.preferred):
+        yield (
+            f"a preferred node may keep the VIPs while a check of KeepalivedGroup {group.key} fails there: "
+            f"{', '.join(light)} has a weight under {STEP_DOWN}"
+        )
 
 
 # --- why a Service is not managed -------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 The condition ``Accepted`` of a group: the first problem, in the order of what it costs.
 """
 
+from typing import Final
+
 from kavip import names
 from kavip.api.group import KeepalivedGroup
 from kavip.api.refusal import Refusal
@@ -10,7 +12,10 @@ from kavip.reconcile.group.objects import LONGEST_NAME
 from kavip.reconcile.plan import ConditionState
 from kavip.snapshot import Snapshot
 from kavip.vrrp.groupspec import check_group
+from kavip.vrrp.preference import unmatched
 from kavip.vrrp.verbatim import summary
+
+_MOST_NAMED: Final = 3
 
 
 def accepted(
@@ -37,8 +42,16 @@ def accepted(
         message = f"the group is served, but its pods read changes up to two minutes late: {pods.message}"
         return ConditionState("True", Reason.ACCEPTED, message)
     if monitoring is None:
-        return ConditionState("True", Reason.ACCEPTED, "the group is served")
+        message = "; ".join(("the group is served", *_unmatched_preferences(snapshot, group)))
+        return ConditionState("True", Reason.ACCEPTED, message)
     if monitoring.reason == Reason.INVALID:  # rejected: without the right to create them, for example
         message = f"the group is served, but Prometheus does not discover it: {monitoring.message}"
         return ConditionState("True", Reason.ACCEPTED, message)
     return ConditionState("False", monitoring.reason, monitoring.message)
+
+
+def _unmatched_preferences(snapshot: Snapshot, group: KeepalivedGroup) -> list[str]:
+    """The entries of ``spec.placement.preferred`` without a node, if the group has nodes at all."""
+    nodes = [node.metadata.labels for node in snapshot.group_nodes(group)] if group.spec.placement.preferred else []
+    indices = unmatched(group.spec.placement, nodes) if nodes else []
+    return [f"spec.placement.preferred[{index}] matches no node of the group" for index in indices[:_MOST_NAMED]]

@@ -2,7 +2,7 @@
 The members of a group: its Services, each with the VIPs that may run in this group.
 
 A VIP runs in one group only: in two it would be on two nodes at once. A Service with policy ``Local`` whose VIPs are
-spread also has the nodes of its endpoints.
+spread also has the nodes of its endpoints, and one that prefers nodes has these.
 """
 
 from dataclasses import replace
@@ -13,6 +13,7 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
 from kavip.snapshot import Snapshot
 from kavip.vrrp.members import Member, member_of
+from kavip.vrrp.preference import matching
 from kavip.vrrp.sharding import Shards, shard_count, shard_of
 
 Sharers = frozenset[str] | None
@@ -33,7 +34,15 @@ def members_of(snapshot: Snapshot, group: KeepalivedGroup) -> Shards:
         lambda each: _without_foreign(snapshot, group.key, each, sharers), snapshot.ledger.disputing()
     )
     spread = {each.key for each in members.own if each.local and each.spread}
-    return members.map(lambda each: replace(each, endpoints=snapshot.endpoint_nodes(each.key)), spread)
+    members = members.map(lambda each: replace(each, endpoints=snapshot.endpoint_nodes(each.key)), spread)
+    if not (wishing := {each.key for each in members.wishing}):
+        return members
+    nodes, memory = snapshot.group_nodes(group), snapshot.memory(group.key)
+
+    def with_preferred(member: Member) -> Member:
+        return replace(member, preferred=memory.last(matching, member.wish, member.wish, nodes))
+
+    return members.map(with_preferred, wishing)
 
 
 def _without_foreign(snapshot: Snapshot, group: str, member: Member, sharers: dict[Address, Sharers]) -> Member:

@@ -16,8 +16,9 @@ from kavip.api.service import Service
 from kavip.names import ConditionType, Reason
 from kavip.reconcile.observed.agentstates import ExcludedInstance
 from kavip.reconcile.plan import ConditionState
-from kavip.reconcile.service.vips import ServiceVIPs, ServingGroup
+from kavip.reconcile.service.vips import ServiceVIPs
 from kavip.reconcile.text import few
+from kavip.vrrp import preference
 
 _VERBATIM: Final = names.VERBATIM_ANNOTATION
 
@@ -155,16 +156,21 @@ def _rollout(vips: ServiceVIPs) -> ConditionState:
     serving, wanted, states = vips.serving, frozenset(vips.addresses), vips.serving.states
     lacking = [name for name in serving.ready if name not in states or not wanted <= states[name].runs]
     if serving.ready and not lacking:
-        return _programmed(serving)
+        return _programmed(vips)
     stored = conditions.find(vips.service.status.conditions, ConditionType.SERVICE_PROGRAMMED)
     if stored is not None and stored.status == "True" and not any(name in states for name in lacking):
         # No agent contradicts: a node that is new, or was not asked since kavip started, takes nothing back.
-        return _programmed(serving)
+        return _programmed(vips)
     return ConditionState("False", Reason.PENDING, _progress(vips, lacking), is_progress=bool(serving.ready))
 
 
-def _programmed(serving: ServingGroup) -> ConditionState:
+def _programmed(vips: ServiceVIPs) -> ConditionState:
+    serving = vips.serving
     message = f"every node of KeepalivedGroup {serving.key} runs a configuration with these VIPs"
+    if serving.group is not None and vips.service.preferred_nodes:
+        nodes = serving.snapshot.group_nodes(serving.group)
+        if note := preference.note_of(vips.service, serving.group, nodes):
+            message += f"; {names.PREFERRED_NODES_ANNOTATION}: {note}"
     return ConditionState("True", Reason.PROGRAMMED, message)
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from kavip import names
 from kavip.api.cluster import ExternalIP, Network, NetworkSpec
+from kavip.api.group import Check
 from kavip.api.meta import Condition, LabelSelector, Metadata
 from kavip.api.service import ServiceStatus
 from kavip.cli.views import explain, explainoutput
@@ -300,6 +301,16 @@ def test_the_number_of_addresses_is_shown() -> None:
     assert "requests     3 addresses per family, IPv4; any pool" in text
     assert "2 of 3 IPv4 addresses: pool edge has no more" in text
     assert (explainoutput.data(found)["asks"] or {})["count"] == 3
+
+
+def test_what_limits_a_preference_is_shown() -> None:
+    """A wish without a node, and a check that is too light to move a VIP from a preferred node."""
+    light = Check(name="ready", url="kubelet", on_failure="LowerPriority", weight=20)
+    subject = service("shop/web", group="lb/edge", annotations={names.PREFERRED_NODES_ANNOTATION: "zone=a"})
+    objects = (SHOP, group("lb/edge", checks=[light]), node("n1", "192.0.2.11"), pool("edge"), subject)
+    found = explain.explain_service(Listing(objects), "shop/web", now=NOW)
+    assert "kavip.io/preferred-nodes matches no node of KeepalivedGroup lb/edge" in found.notes
+    assert found.notes[1].endswith("ready (20) has a weight under 100")
 
 
 def test_control_characters_of_a_status_are_escaped() -> None:
