@@ -34,6 +34,7 @@ class NodeSpec(Wire, frozen=True):
     """``spec``."""
 
     taints: list[Taint] | None = None
+    unschedulable: bool = False
     pod_cidrs: list[str] | None = field(name="podCIDRs", default=None)
 
 

@@ -92,6 +92,7 @@ class GroupSpec(Wire, frozen=True):
     openshift_cluster_name: str = ""
     instances: Instances = Instances()
     placement: GroupPlacement = GroupPlacement()
+    drain_on: list[str] | None = None
     metrics_port: int | None = None
     allowed_namespaces: LabelSelector | None = None
     allow_verbatim: list[str] | None = None

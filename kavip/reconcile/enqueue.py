@@ -233,7 +233,10 @@ def _shape(service: Service | None) -> object:
 
 def _node_inputs(obj: Object | None) -> object:
     """The parts of a Node that matter: everything that plans read, but not the time of its last heartbeat."""
-    return (obj.metadata.labels, obj.spec, obj.status.addresses, obj.is_ready) if isinstance(obj, Node) else None
+    if not isinstance(obj, Node):
+        return None
+    drain = obj.metadata.annotation(names.DRAIN_ANNOTATION)
+    return obj.metadata.labels, drain, obj.spec, obj.status.addresses, obj.is_ready
 
 
 def _labels(obj: Object | None) -> object:

@@ -18,6 +18,7 @@ from kavip.api.selector import check_labels, check_selector
 from kavip.errors import BadInput
 from kavip.names import DEFAULT_SEGMENT, MAX_ROUTER_ID, Reason
 from kavip.vrrp import grammar, keywords, openshift, routerids, targets, timing, verbatim, virtualips
+from kavip.vrrp.drain import SIGNALS
 from kavip.vrrp.preference import MOST_TERMS, MOST_WEIGHT
 from kavip.vrrp.tracking import CHECK_NAME
 
@@ -223,6 +224,12 @@ def _placement(spec: GroupSpec) -> Iterator[Refusal]:
         yield from check_labels(term.node_selector, f"{field}.nodeSelector")
 
 
+def _drain_on(spec: GroupSpec) -> Iterator[Refusal]:
+    for index, signal in enumerate((spec.drain_on or ())[: len(SIGNALS) + 1]):
+        if signal not in SIGNALS:
+            yield _refuse(f"spec.drainOn[{index}]", signal, f"want {' or '.join(SIGNALS)}")
+
+
 def _metrics_port(spec: GroupSpec) -> Iterator[Refusal]:
     if spec.metrics_port is not None and not 1 <= spec.metrics_port <= _MOST_PORT:
         yield _refuse("spec.metricsPort", spec.metrics_port, f"want 1 to {_MOST_PORT}, or leave it out")
@@ -280,6 +287,7 @@ _CHECKS: Final[tuple[Callable[[GroupSpec], Iterator[Refusal]], ...]] = (
     _openshift,
     _instances,
     _placement,
+    _drain_on,
     _metrics_port,
     _namespaces,
     _allow_verbatim,

@@ -118,6 +118,7 @@ class Model:
 
     *problems*: by Service (for VIPs of the group itself, by ``ns/name/virtualips``), why something was left out.
     *dead*: the dead nodes because of which VIPs of spread Services have other first nodes, sorted.
+    *drained*: the nodes that rank behind all others, sorted.
     """
 
     group: str
@@ -125,6 +126,7 @@ class Model:
     instances: tuple[Instance, ...]
     problems: Mapping[str, Refusal] = field(default_factory=lambda: MappingProxyType({}))
     dead: tuple[str, ...] = ()
+    drained: tuple[str, ...] = ()
 
     @property
     def tracks(self) -> tuple[str, ...]:
@@ -167,6 +169,7 @@ def model_of(
         instances=tuple(sorted(instances, key=lambda instance: instance.name)),
         problems=MappingProxyType(dict(sorted(builder.problems.items()))),
         dead=tuple(sorted(dead)) if leads != settled else (),
+        drained=tuple(sorted(peer.name for peer in peers if peer.is_drained)),
     )
 
 

@@ -74,7 +74,7 @@ class Peer:
     One node of a group; its advertisements come from *ipv4* and *ipv6*.
 
     *accepted*: further addresses from which the others accept its adverts. A node that is not *listed* has no priority.
-    *preference*: a node with a higher one ranks before a node with a lower one.
+    *preference*: a node with a higher one ranks before a node with a lower one. One that is *drained* ranks last.
     """
 
     name: str
@@ -83,6 +83,7 @@ class Peer:
     accepted: tuple[Address, ...] = ()
     is_listed: bool = True
     preference: int = 0
+    is_drained: bool = False
 
     def address(self, family: int) -> Address | None:
         """The node's address of *family*."""

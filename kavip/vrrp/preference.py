@@ -2,8 +2,9 @@
 Which nodes hold VIPs while they are up: the preference of a group, and that of a Service.
 
 A node has a level for each instance: the sum of the weights of the group's terms that match its labels, and more than
-all of these if the Service prefers it. Nodes of a higher level rank first (:mod:`kavip.vrrp.priorities`). The VIPs of a
-Service with spread are spread over the preferred nodes while one of these is up (:mod:`kavip.vrrp.spread`).
+all of these if the Service prefers it. A drained node has a negative level (:mod:`kavip.vrrp.drain`). Nodes of a higher
+level rank first (:mod:`kavip.vrrp.priorities`). The VIPs of a Service with spread are spread over the preferred nodes
+while one of these is up (:mod:`kavip.vrrp.spread`).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -24,6 +25,8 @@ MOST_WEIGHT: Final = 100
 _OWN_INSTANCES: Final = "spreadvips gives it instances of its own"
 OF_SERVICE: Final = MOST_TERMS * MOST_WEIGHT + 1
 """What a node that the Service prefers has above all others."""
+DRAINED: Final = -4 * OF_SERVICE
+"""What puts a drained node behind all others."""
 
 
 def preference_of(placement: GroupPlacement, labels: Mapping[str, str] | None) -> int:
@@ -69,14 +72,18 @@ def note_of(service: Service, group: KeepalivedGroup, nodes: Collection[Node]) -
 
 def levels_of(peers: Iterable[Peer], preferred: Collection[str] = ()) -> Mapping[str, int]:
     """The level of each of *peers* for a Service that prefers the nodes *preferred*; absent: 0."""
-    return {
-        peer.name: peer.preference + (OF_SERVICE if peer.name in preferred else 0)
-        for peer in peers
-        if peer.preference or peer.name in preferred
+    levels = {
+        peer.name: peer.preference + OF_SERVICE * (peer.name in preferred) + DRAINED * peer.is_drained for peer in peers
     }
+    return {name: level for name, level in levels.items() if level}
 
 
 def preferred_among(nodes: Collection[str], levels: Mapping[str, int]) -> frozenset[str]:
-    """Those of *nodes* that the Service prefers; if there is none, those that the group prefers; else all."""
-    own = frozenset(node for node in nodes if levels.get(node, 0) >= OF_SERVICE)
-    return own or frozenset(node for node in nodes if levels.get(node)) or frozenset(nodes)
+    """
+    Those of *nodes* that the Service prefers; if there is none, those that the group prefers; else all.
+
+    Drained nodes count only if all are drained.
+    """
+    undrained = [node for node in nodes if levels.get(node, 0) >= 0]
+    own = frozenset(node for node in undrained if levels.get(node, 0) >= OF_SERVICE)
+    return own or frozenset(node for node in undrained if levels.get(node)) or frozenset(undrained or nodes)

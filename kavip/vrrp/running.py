@@ -32,6 +32,7 @@ _VIPS: Final = "\n    virtual_ipaddress {\n"
 _UNICAST: Final = "\n    unicast_peer {\n"
 _AUTHENTICATED: Final = "\n    # kavip: authentication\n"
 _DEAD: Final = re.compile(r"^# kavip: dead (\S+)$", re.MULTILINE)
+_DRAINED: Final = re.compile(r"^# kavip: drained (\S+)$", re.MULTILINE)
 _PRIORITY: Final = re.compile(r"^    @(\S+) priority (\d+)$", re.MULTILINE)
 _LOCAL: Final = f"\n        {LOCAL}"
 _NODE: Final = re.compile(
@@ -120,12 +121,14 @@ class RunningNodes:
 
     *sources* and *accepted* are pairs of node and address: where a node sends from, and what others accept. Both are
     empty in multicast. *dead*: because these nodes are dead, VIPs of spread Services have other first nodes.
+    *drained*: these rank behind all others.
     """
 
     listed: frozenset[str] = frozenset()
     sources: frozenset[tuple[str, Address]] = frozenset()
     accepted: frozenset[tuple[str, Address]] = frozenset()
     dead: frozenset[str] = frozenset()
+    drained: frozenset[str] = frozenset()
 
     def source(self, node: str, family: int) -> Address | None:
         """The address of *family* that *node* sends from."""
@@ -158,8 +161,8 @@ def running_nodes(text: str) -> RunningNodes:
                 sources.add((match["source"], address))
             elif match["peer"] and (address := read_address(match["accepted"])):
                 accepted.add((match["peer"], address))
-    dead = frozenset(_DEAD.findall(text, 0, max(0, text.find(_OPEN))))
-    return RunningNodes(frozenset(listed), frozenset(sources), frozenset(accepted), dead)
+    dead, drained = (frozenset(each.findall(text, 0, max(0, text.find(_OPEN)))) for each in (_DEAD, _DRAINED))
+    return RunningNodes(frozenset(listed), frozenset(sources), frozenset(accepted), dead, drained)
 
 
 def first_nodes(text: str, *, dead: frozenset[str] = frozenset()) -> Mapping[str, str]:

@@ -1,5 +1,5 @@
 """
-The commands that read and change nothing.
+The commands that read. Only ``drain`` and ``undrain`` change something: one annotation of a Node.
 
 Each module imports what it runs only when it runs. Exit status: 0 yes, 1 no (an object is refused, a Service waits), 2
 the command line is wrong, or there is no answer.
@@ -9,6 +9,7 @@ the command line is wrong, or there is no answer.
 * :mod:`~kavip.cli.commands.render`: the ``keepalived.conf`` of groups in files, and groups without an API server;
 * :mod:`~kavip.cli.commands.explain`: why one Service has its addresses or none;
 * :mod:`~kavip.cli.commands.status`: every VIP and the node that holds it;
+* :mod:`~kavip.cli.commands.drain`: move the VIPs of a node to other nodes, and let them return;
 * :mod:`~kavip.cli.commands.vrids`: the VRIDs of an OpenShift cluster.
 """
 
@@ -17,10 +18,11 @@ from typing import Final
 import click
 
 from kavip.cli.commands.check import check
+from kavip.cli.commands.drain import drain, undrain
 from kavip.cli.commands.explain import explain
 from kavip.cli.commands.plan import plan
 from kavip.cli.commands.render import render
 from kavip.cli.commands.status import status
 from kavip.cli.commands.vrids import vrids
 
-ALL: Final[tuple[click.Command, ...]] = (check, plan, render, explain, status, vrids)
+ALL: Final[tuple[click.Command, ...]] = (check, plan, render, explain, status, drain, undrain, vrids)

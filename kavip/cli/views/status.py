@@ -6,19 +6,21 @@ Service is in the status of its group, at the VRID of the Service.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from kavip import names
 from kavip.api import conditions
 from kavip.api.address import Address, read_address
+from kavip.api.cluster import Node
 from kavip.api.group import InstanceStatus, KeepalivedGroup
 from kavip.api.meta import Condition
 from kavip.api.pool import Usage, VIPPool
 from kavip.api.service import Service
 from kavip.names import ConditionType, Reason
 from kavip.snapshot import Object, Snapshot
+from kavip.vrrp.drain import drain_signal
 
 _MASTER: Final = "MASTER"
 
@@ -77,7 +79,7 @@ class PoolRow:
 @dataclass(frozen=True, slots=True)
 class NodeRow:
     """
-    A node, its groups and the number of VIPs that it holds; a *cordoned* node keeps them.
+    A node, its groups and the number of VIPs that it holds; a *cordoned* node keeps them, a *drained* one does not.
 
     *group_virtual_ips*: the number of all VIPs of its groups, of which it has its share.
     """
@@ -88,6 +90,7 @@ class NodeRow:
     virtual_ips: int
     group_virtual_ips: int = 0
     cordoned: bool = False
+    drained: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +258,12 @@ def _counts(usage: Usage | None) -> Mapping[str, int] | None:
     return {"total": usage.total, "assigned": usage.assigned, "available": usage.available} if usage else None
 
 
+def _is_drained(snapshot: Snapshot, node: Node, groups: Collection[str]) -> bool:
+    """Whether one of *groups*, by its own signals, treats *node* as drained."""
+    found = (snapshot.groups[key].spec for key in groups if key in snapshot.groups)
+    return any(drain_signal(node, spec) for spec in found)
+
+
 def _node_rows(snapshot: Snapshot, vips: Sequence[VirtualIPRow]) -> Iterator[NodeRow]:
     """The nodes of groups, and nodes that hold a VIP but cannot be read."""
     held = Counter({(each.node, each.address) for each in vips if each.node})
@@ -279,4 +288,5 @@ def _node_rows(snapshot: Snapshot, vips: Sequence[VirtualIPRow]) -> Iterator[Nod
             count[name],
             sum(len(addresses[key]) for key in keys),
             cordoned=is_cordoned,
+            drained=known is not None and _is_drained(snapshot, known, keys),
         )

@@ -64,7 +64,7 @@ def _pool(row: PoolRow) -> tuple[str, ...]:
 
 def _node(row: NodeRow) -> tuple[str, ...]:
     ready = _NONE if row.ready is None else "yes" if row.ready else "no"
-    ready += ", cordoned" if row.cordoned else ""
+    ready += (", cordoned" if row.cordoned else "") + (", drained" if row.drained else "")
     return (row.node, ready, str(row.virtual_ips), _share(row), ", ".join(row.groups))
 
 

@@ -90,7 +90,7 @@ def desired_of(
     status = rollout_status(snapshot, group, observed, running=existing.running, now=now)
     leaving = _leaving_nodes(snapshot, group, nodes, pods=status.pods)
     seeds = [seed_of(group.key, key) for key in router_ids.persisted]
-    peers = next_peers((*nodes, *leaving), status, seeds=seeds, placement=group.spec.placement)
+    peers = next_peers((*nodes, *leaving), status, seeds=seeds, spec=group.spec)
     dead = dead_nodes(snapshot, group, observed.agents, existing.running)
     builder = ConfigurationBuilder(snapshot, group, peers, running, coexistence, dead)
     configuration = builder.build(members, router_ids)
@@ -104,7 +104,7 @@ def desired_of(
         configuration=configuration,
         locals=local_tracks(snapshot, group, configuration.final) if configuration.final else (),
         is_persisted=router_ids.is_settled and _is_port_persisted(group, port),
-        is_rolling=not is_final(peers, (*nodes, *leaving), status, group.spec.placement),
+        is_rolling=not is_final(peers, (*nodes, *leaving), status, group.spec),
         awaits_groups=bool(withheld),
     )
 

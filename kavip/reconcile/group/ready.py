@@ -16,6 +16,7 @@ from kavip.reconcile.observed.agentstates import NodeState
 from kavip.reconcile.plan import ConditionState
 from kavip.reconcile.text import few
 from kavip.snapshot import Snapshot
+from kavip.vrrp.drain import drain_signal
 
 _POD_NAME: Final = re.compile(r'(?:pods|Pod) "[^"]*" is (forbidden|invalid)')  # it changes with every attempt
 _COMBINED: Final = "(combined from similar events): "
@@ -44,7 +45,8 @@ def ready(
         return ConditionState("False", Reason.PODS_NOT_READY, message + cause)
     if collision := _heard_collision(group, nodes, states) or _group_collision(snapshot, group, desired):
         return ConditionState("True", Reason.VRID_COLLISION, collision)
-    return ConditionState("True", Reason.READY, "; ".join(("every pod is ready", *_warnings(nodes, states))))
+    notes = (*_drained(group, desired), *_warnings(nodes, states))
+    return ConditionState("True", Reason.READY, "; ".join(("every pod is ready", *notes)))
 
 
 def nodes_with_ready_pod(nodes: Collection[Node], pods: Sequence[Pod]) -> set[str]:
@@ -75,6 +77,21 @@ def _start_failure(pods: Sequence[Pod]) -> str:
             where = f" on {pod.spec.node_name}" if pod.spec.node_name else ""
             return f"; pod {pod.metadata.name}{where}: {pod.problem.rstrip('. ')[:_LONGEST]}"
     return ""
+
+
+# --- drained nodes ----------------------------------------------------------------------------------------------------
+def _drained(group: KeepalivedGroup, desired: Desired) -> Iterator[str]:
+    """The drained nodes, those that keep their VIPs all the same, and why."""
+    signals = {node.metadata.name: drain_signal(node, group.spec) for node in desired.nodes}
+    signals = {name: signal for name, signal in signals.items() if signal}
+    if not signals:
+        return
+    yield f"drained: {few([f'{name} ({signal})' for name, signal in signals.items()])}"
+    if group.spec.no_preempt:
+        yield "with noPreempt a drained node keeps the VIPs that it has"
+    elif len(signals) == len(desired.nodes):
+        last = sorted(signals.keys() - (desired.configuration.final.drained if desired.configuration.final else ()))
+        yield f"all nodes are drained, so {few(last)} {'keeps its' if len(last) == 1 else 'keep their'} VIPs"
 
 
 # --- warnings ---------------------------------------------------------------------------------------------------------

@@ -21,14 +21,15 @@ from typing import Final
 
 from kavip.api.address import BITS, Address
 from kavip.api.cluster import Node, Pod
-from kavip.api.group import GroupPlacement, KeepalivedGroup
+from kavip.api.group import GroupSpec, KeepalivedGroup
 from kavip.reconcile.observed.agentstates import AgentStates
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import age
 from kavip.reconcile.rollout.configmap import Revision
 from kavip.snapshot import Snapshot
+from kavip.vrrp.drain import drained_among
 from kavip.vrrp.members import Peer
-from kavip.vrrp.preference import preference_of
+from kavip.vrrp.preference import levels_of, preference_of
 from kavip.vrrp.priorities import priorities
 from kavip.vrrp.running import RunningNodes, running_nodes
 
@@ -39,7 +40,7 @@ RECHECK: Final = 5.0
 
 _NAME: Final = attrgetter("name")
 _NO_PARTICIPANTS: Final = RunningNodes()
-_NO_WISHES: Final = GroupPlacement()
+_DEFAULTS: Final = GroupSpec()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,34 +87,31 @@ def rollout_status(
 
 
 def next_peers(
-    nodes: Iterable[Node], status: RolloutStatus, *, seeds: Iterable[str], placement: GroupPlacement = _NO_WISHES
+    nodes: Iterable[Node], status: RolloutStatus, *, seeds: Iterable[str], spec: GroupSpec = _DEFAULTS
 ) -> tuple[Peer, ...]:
     """
     The peers of the next text, by name: *nodes* as far as they may join, leave or move now.
 
-    *seeds* are the strings from which the priorities of the group's instances are derived; *placement* says which nodes
-    it prefers. A node that leaves is not preferred any more.
+    *seeds* are the strings from which the priorities of the group's instances are derived; *spec* is the group's,
+    which says which nodes it prefers, and what drains one. A node that leaves is not preferred any more.
     """
-    final, running = _final_peers(nodes, status, placement), status.running
+    final, running = _final_peers(nodes, status, spec), status.running
     if not running.listed:
         return tuple(final[name] for name in sorted(final))
     is_complete = status.is_complete(name for name, peer in final.items() if peer.ipv4 or peer.ipv6)
     listed = running.listed
     if is_complete:
         known = {name for name, peer in final.items() if name in listed or _is_accepted(peer, running)}
-        preference = {name: peer.preference for name, peer in final.items()}
-        listed = _next_listed(listed, known | (listed & status.pods), seeds, preference)
+        listed = _next_listed(listed, known | (listed & status.pods), seeds, levels_of(final.values()))
     return tuple(
         _peer(name, final.get(name), running, is_listed=name in listed, is_complete=is_complete)
         for name in sorted(listed | final.keys())
     )
 
 
-def is_final(
-    peers: Iterable[Peer], nodes: Iterable[Node], status: RolloutStatus, placement: GroupPlacement = _NO_WISHES
-) -> bool:
-    """Whether *peers* are the final state of *nodes*, of which the group prefers some by its *placement*."""
-    return sorted(_final_peers(nodes, status, placement).values(), key=_NAME) == sorted(peers, key=_NAME)
+def is_final(peers: Iterable[Peer], nodes: Iterable[Node], status: RolloutStatus, spec: GroupSpec = _DEFAULTS) -> bool:
+    """Whether *peers* are the final state of *nodes*, of a group with *spec*."""
+    return sorted(_final_peers(nodes, status, spec).values(), key=_NAME) == sorted(peers, key=_NAME)
 
 
 def _is_overdue(pod: Pod, now: datetime) -> bool:
@@ -135,20 +133,22 @@ def _is_behind(node: str, group: str, config_hash: str, agents: AgentStates) -> 
     return contact is None or agents.at - contact.last <= PATIENCE
 
 
-def _final_peers(nodes: Iterable[Node], status: RolloutStatus, placement: GroupPlacement) -> dict[str, Peer]:
+def _final_peers(nodes: Iterable[Node], status: RolloutStatus, spec: GroupSpec) -> dict[str, Peer]:
     """
     The final participation of the nodes, by name.
 
     A node keeps its current source address while it has that address. The order in which a cloud provider lists
     addresses does not matter, nor does an API server that reports none for a while.
     """
-    running = status.running
+    running, nodes = status.running, tuple(nodes)
+    drained = drained_among(nodes, spec, running.drained)
     return {
         (name := node.metadata.name): Peer(
             name,
             _source(node, 4, running),
             _source(node, 6, running),
-            preference=preference_of(placement, node.metadata.labels),
+            preference=preference_of(spec.placement, node.metadata.labels),
+            is_drained=name in drained,
         )
         for node in nodes
     }
@@ -182,12 +182,12 @@ def _peer(name: str, final: Peer | None, running: RunningNodes, *, is_listed: bo
         is_done = is_complete and is_listed and source == new
         accepted |= ({new} if new else set()) | (frozenset() if is_done else known)
     further = tuple(sorted(accepted - set(sources.values())))
-    preference = final.preference if final else 0
-    return Peer(name, sources[4], sources[6], further, is_listed, preference)
+    preference, is_drained = (final.preference, final.is_drained) if final else (0, False)
+    return Peer(name, sources[4], sources[6], further, is_listed, preference, is_drained)
 
 
 def _next_listed(
-    current: frozenset[str], target: set[str], seeds: Iterable[str], preference: Mapping[str, int]
+    current: frozenset[str], target: set[str], seeds: Iterable[str], levels: Mapping[str, int]
 ) -> frozenset[str]:
     """
     The nodes that the next text may list.
@@ -196,14 +196,14 @@ def _next_listed(
     of their priorities. One node that joins or leaves alone never causes that.
     """
     changed = sorted(current ^ target)
-    if len(changed) > 1 and not all(_agree(seed, current, target, preference) for seed in seeds):
+    if len(changed) > 1 and not all(_agree(seed, current, target, levels) for seed in seeds):
         return current ^ {changed[0]}
     return frozenset(target)
 
 
-def _agree(seed: str, current: Iterable[str], target: Iterable[str], preference: Mapping[str, int]) -> bool:
+def _agree(seed: str, current: Iterable[str], target: Iterable[str], levels: Mapping[str, int]) -> bool:
     """Whether the two texts put no pair of nodes into opposite order."""
-    before, after = (dict(priorities(seed, nodes, preference=preference)) for nodes in (current, target))
+    before, after = (dict(priorities(seed, nodes, preference=levels)) for nodes in (current, target))
     both = sorted(before.keys() & after.keys(), key=lambda node: (-before[node], -after[node]))
     return all(
         min(before[higher], after[higher]) >= max(before[lower], after[lower]) for higher, lower in pairwise(both)

@@ -218,6 +218,16 @@ def test_a_cordoned_node_is_marked() -> None:
     assert ", cordoned " in next(line for line in text(found).splitlines() if line.startswith("n1 "))
 
 
+def test_a_drained_node_is_marked() -> None:
+    """By the signals of its group."""
+    node = build.node("n1", "192.0.2.11", labels={"node.kubernetes.io/exclude-from-external-load-balancers": ""})
+    for signals, is_drained in ((None, False), (["ExcludeLabel"], True)):
+        subject = build.group(GROUP, drain_on=signals)
+        found = report([subject, node])
+        assert [each.drained for each in found.nodes] == [is_drained]
+        assert (", drained " in text(found)) is is_drained
+
+
 def test_addresses_are_sorted_by_number() -> None:
     """9 is before 10, IPv4 before IPv6, Services that wait last; the order of objects has no effect."""
     objects = [served(f"shop/s{n}", vip) for n, vip in enumerate(("2001:db8::1", "192.0.2.10", "192.0.2.9"))]
@@ -236,7 +246,9 @@ def test_programs_read_one_object(form: str) -> None:
     assert found["virtualIPs"][0]["service"] == "shop/web"
     assert found["notes"] == ["a note"]
     counts = {"virtualIPs": 1, "groupVirtualIPs": 1}
-    assert found["nodes"] == [{"node": "n1", "ready": None, "groups": [GROUP], "cordoned": False, **counts}]
+    assert found["nodes"] == [
+        {"node": "n1", "ready": None, "groups": [GROUP], "cordoned": False, "drained": False, **counts}
+    ]
 
 
 def test_control_characters_of_a_status_are_escaped() -> None:

@@ -1,0 +1,37 @@
+"""
+The annotation ``kavip.io/drain`` of a Node, and which node holds which VIP meanwhile.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Final
+
+from kavip import names
+from kavip.cli.sources.cluster import connected
+from kavip.cli.sources.watch import watch_status
+from kavip.cli.views.status import report
+from kavip.errors import BadInput, NotFound
+from kavip.kube import resources
+
+_MANAGER: Final = "kavip-drain"
+"""The field manager: not that of the controller, which never writes a Node."""
+
+
+async def set_drain(node: str, value: str | None, *, kubeconfig: str, context: str) -> None:
+    """
+    Set the annotation of *node*; None removes it.
+
+    Raises :class:`BadInput` if there is no such Node, and :class:`~kavip.errors.Forbidden` without the right.
+    """
+    body = {"metadata": {"annotations": {names.DRAIN_ANNOTATION: value}}}
+    async with connected(kubeconfig, context) as (client, _):
+        try:
+            await client.patch(resources.NODES, node, body, field_manager=_MANAGER)
+        except NotFound:
+            raise BadInput("NODE", node, "no such Node") from None
+
+
+async def watch_node(kubeconfig: str, *, context: str) -> AsyncIterator[Mapping[str, tuple[str, str]]]:
+    """By VIP, the node that holds it ("": none) and its Service; again after each change, without an end."""
+    async for listing in watch_status(kubeconfig, context=context, namespace=""):
+        rows = report(listing.objects, listing.notes).virtual_ips
+        yield {row.address: (row.node, row.service or row.group) for row in rows if row.address}

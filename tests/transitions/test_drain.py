@@ -1,0 +1,68 @@
+"""A drained node hands its VIPs over while it still runs, and takes them back."""
+
+import msgspec
+import pytest
+
+from kavip import names
+from kavip.api.cluster import Node
+from tests.support import build
+from tests.transitions.conftest import MakeLiveGroup
+from tests.transitions.livegroup import LiveGroup, group, service
+from tests.transitions.recording import record
+
+pytestmark = pytest.mark.netns
+
+VIPS = [f"192.0.2.{130 + number}" for number in range(6)]
+
+
+def drained(live: LiveGroup, name: str, *, note: str = "true") -> Node:
+    """The Node *name* with the annotation."""
+    node = build.node(name, live.lan.node(name).ipv4)
+    metadata = msgspec.structs.replace(node.metadata, annotations={names.DRAIN_ANNOTATION: note})
+    return msgspec.structs.replace(node, metadata=metadata)
+
+
+def test_a_drain_loses_no_request(make_live_group: MakeLiveGroup) -> None:
+    """
+    Each VIP of the node moves once, from a live master, and comes back once.
+
+    The death of the drained node changes nothing, and the last node keeps all VIPs.
+    """
+    live = make_live_group(3)
+    live.apply(group(), *(service(f"shop/s{number}", vip) for number, vip in enumerate(VIPS)))
+    before = live.wait_for_masters()
+    moving = {name: VIPS[int(name[-1])] for name, node in before.items() if node == "n1"}
+    assert moving
+    with record(live, VIPS) as leaving:
+        live.apply(drained(live, "n1"))
+        after = live.wait_for_masters()
+    assert "n1" not in after.values()
+    assert {name for name in before if before[name] != after[name]} == moving.keys()
+    assert leaving.double_masters == (), leaving.timeline()
+    assert leaving.failures.keys() | leaving.resets.keys() <= set(moving.values()), leaving.timeline()
+    for vip in moving.values():
+        assert leaving.moved_cleanly(vip, moves=1), leaving.timeline()
+    with record(live, VIPS) as dead:
+        live.pods["n1"].stop()
+        live.wait_until_stable()
+        live.pods["n1"].start()
+        live.wait_until_stable()
+    assert dead.masters == {name: [node] for name, node in after.items()}, dead.timeline()
+    assert (dead.failures, dead.resets) == ({}, {}), dead.timeline()
+    with record(live, VIPS) as returning:
+        live.apply(drained(live, "n1", note="false"))
+        assert live.wait_for_masters() == before
+    for vip in moving.values():
+        assert returning.moved_cleanly(vip, moves=1), returning.timeline()
+
+
+def test_the_last_node_keeps_its_vips(make_live_group: MakeLiveGroup) -> None:
+    """Nothing moves when the last node is drained too."""
+    live = make_live_group(2)
+    live.apply(group(), *(service(f"shop/s{number}", vip) for number, vip in enumerate(VIPS)))
+    live.apply(drained(live, "n1"))
+    assert set(live.wait_for_masters().values()) == {"n2"}
+    with record(live, VIPS) as recorded:
+        live.apply(drained(live, "n2"))
+        live.wait_until_stable()
+    assert (recorded.transitions, recorded.failures) == ({}, {}), recorded.timeline()
