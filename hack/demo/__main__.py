@@ -32,6 +32,7 @@ def run_steps(session: Session) -> None:
     steps.spread(session)
     steps.add(session)
     steps.look(session)
+    steps.drain(session)
     steps.measure_memory(session)
     corruption.stop_kavip(session)
     steps.kill(session)

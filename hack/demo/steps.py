@@ -251,6 +251,23 @@ def _status(session: Session) -> int:
     return run(command, check=False, env={"KUBECONFIG": str(session.cluster.kubeconfig)}).returncode
 
 
+def drain(session: Session) -> None:
+    """Move the VIPs of a node away while the node still runs, and let them return."""
+    session.title("A node is drained before somebody works on it")
+    address = session.address(SERVICE)
+    node = session.holder(address)
+    with session.measure_outage(address) as outage:
+        time.sleep(1)
+        done = session.kavip("drain", node.name, "--wait")
+        moved = node not in session.holders(address)
+        time.sleep(_SETTLED)
+    session.claim("kavip drain returns when the node holds no VIP", done.returncode == 0 and moved)
+    # on a busy machine more than one request may be under way when the VIP moves
+    session.claim("no request is lost, but one that is under way", outage.failed <= 1, str(outage), timed=True)
+    session.kavip("undrain", node.name)
+    session.wait("the VIP comes back to the node", lambda: session.holders(address) == [node])
+
+
 def kill(session: Session) -> None:
     """Kill the master's keepalived: the VIP moves, and the daemon is restarted."""
     address = session.address(SERVICE)
