@@ -9,6 +9,7 @@ from contextlib import suppress
 import click
 
 from kavip.cli import flags
+from kavip.errors import SettingsError
 
 _WAIT_FOR = 120.0
 
@@ -46,16 +47,18 @@ async def _wait_until_empty(node: str, timeout: float, kubeconfig: str, context:
     """Print which node took which VIP of *node*; return those that it still holds after *timeout* seconds."""
     from kavip.cli.sources.drain import watch_node
 
-    holding: dict[str, str] = {}
+    holding: dict[str, str] | None = None
     with suppress(TimeoutError):
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(timeout) as limit:
             async for rows in watch_node(kubeconfig, context=context):
-                for address, service in sorted(holding.items()):
+                for address, service in sorted((holding or {}).items()):
                     if (holder := rows.get(address, ("", ""))[0]) != node:
                         click.echo(f"{address} {service}: {f'on {holder}' if holder else 'on no node'}")
                 holding = {address: service for address, (holder, service) in rows.items() if holder == node}
                 if not holding:
-                    break
+                    limit.reschedule(0)  # a watch ends only when it is cancelled
+    if holding is None:
+        raise SettingsError(f"the API server listed no VIPs within {timeout:g} s")
     return [f"{address} {service}" for address, service in sorted(holding.items())]
 
 

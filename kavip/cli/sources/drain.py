@@ -11,9 +11,14 @@ from kavip.cli.sources.watch import watch_status
 from kavip.cli.views.status import report
 from kavip.errors import BadInput, NotFound
 from kavip.kube import resources
+from kavip.kube.codec import Malformed
 
 _MANAGER: Final = "kavip-drain"
 """The field manager: not that of the controller, which never writes a Node."""
+
+
+def _ignore(_: Malformed) -> None:
+    """The controller reports it."""
 
 
 async def set_drain(node: str, value: str | None, *, kubeconfig: str, context: str) -> None:
@@ -31,7 +36,15 @@ async def set_drain(node: str, value: str | None, *, kubeconfig: str, context: s
 
 
 async def watch_node(kubeconfig: str, *, context: str) -> AsyncIterator[Mapping[str, tuple[str, str]]]:
-    """By VIP, the node that holds it ("": none) and its Service; again after each change, without an end."""
+    """
+    By VIP, the node that holds it ("": none) and its Service; again after each change, without an end.
+
+    Raises :class:`~kavip.errors.Forbidden` where the user may not list all groups and Services: other VIPs would be
+    missing.
+    """
+    async with connected(kubeconfig, context) as (client, _):
+        await client.list(resources.GROUPS, on_malformed=_ignore)
+        await client.list(resources.SERVICES, on_malformed=_ignore)
     async for listing in watch_status(kubeconfig, context=context, namespace=""):
         rows = report(listing.objects, listing.notes).virtual_ips
         yield {row.address: (row.node, row.service or row.group) for row in rows if row.address}
