@@ -22,7 +22,7 @@ def drained(live: LiveGroup, name: str, *, note: str = "true") -> Node:
     return msgspec.structs.replace(node, metadata=metadata)
 
 
-def test_a_drain_loses_no_request(make_live_group: MakeLiveGroup) -> None:
+def test_a_drain_moves_each_vip_once_and_cleanly(make_live_group: MakeLiveGroup) -> None:
     """
     Each VIP of the node moves once, from a live master, and comes back once.
 

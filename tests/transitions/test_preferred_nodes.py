@@ -23,7 +23,7 @@ def labelled(live: LiveGroup, **zones: str) -> list[Node]:
 
 
 def test_vips_live_on_preferred_nodes(make_live_group: MakeLiveGroup) -> None:
-    """They leave when the preferred node dies, and come back once; another label moves them without a lost request."""
+    """They leave when the preferred node dies, and come back once; another label moves them cleanly."""
     live = make_live_group(3)
     last = service(SERVICES[3], VIPS[3], annotations={names.PREFERRED_NODES_ANNOTATION: "zone=b"})
     first = [service(key, vip) for key, vip in zip(SERVICES[:3], VIPS[:3], strict=True)]
