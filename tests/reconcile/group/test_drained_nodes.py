@@ -1,0 +1,92 @@
+"""Drained nodes in the text of a group, and in its condition Ready."""
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+import pytest
+
+from kavip import names
+from kavip.api.cluster import Node
+from kavip.reconcile import enqueue
+from kavip.reconcile.plan import Key, KeyKind
+from kavip.vrrp.running import first_nodes, running_nodes
+from tests.reconcile.simulatedcluster import GROUP, SimulatedCluster, cluster, pod
+from tests.support import build
+
+NODES = ("n1", "n2", "n3")
+SERVICES = [build.service(f"shop/s{n}", holds=[f"192.0.2.{130 + n}"], group=GROUP) for n in range(12)]
+
+
+def node(name: str, *, is_drained: bool) -> Node:
+    """A Node of the group."""
+    found = build.node(name, f"192.0.2.1{name[1:]}")
+    metadata = msgspec.structs.replace(
+        found.metadata, annotations={names.DRAIN_ANNOTATION: "true"} if is_drained else None
+    )
+    return msgspec.structs.replace(found, metadata=metadata)
+
+
+def drain(simulation: SimulatedCluster, drained: Collection[str]) -> str:
+    """Drain these nodes and no others; return the message of Ready."""
+    for name in NODES:
+        simulation.snapshot.put(node(name, is_drained=name in drained))
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    found = {each.type: each for each in simulation.snapshot.groups[GROUP].status.conditions or ()}
+    assert found["Ready"].status == "True"
+    return found["Ready"].message
+
+
+def simulated(**spec: Any) -> SimulatedCluster:
+    """A group with twelve Services and a ready pod on each of three nodes."""
+    nodes = [node(name, is_drained=False) for name in NODES]
+    simulation = SimulatedCluster(cluster(*nodes, *SERVICES, build.pool(), build.group(**spec), nodes=0))
+    pods = [pod(f"edge-{name}", name) for name in NODES]
+    simulation.objects.pods[GROUP] = {each.metadata.key: each for each in pods}
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    return simulation
+
+
+def test_vips_leave_drained_nodes_until_one_is_left() -> None:
+    """The last one keeps them, whichever it is; Ready says what drains which node."""
+    simulation = simulated()
+    before = first_nodes(simulation.text())
+    assert set(before.values()) == set(NODES)
+    assert drain(simulation, {"n1"}) == "every pod is ready; drained: n1 (kavip.io/drain)"
+    assert set(first_nodes(simulation.text()).values()) == {"n2", "n3"}
+    drain(simulation, {"n1", "n3"})
+    assert set(first_nodes(simulation.text()).values()) == {"n2"}
+    text = simulation.text()
+    message = drain(simulation, NODES)
+    assert message.endswith("n3 (kavip.io/drain); all nodes are drained, so n2 keeps its VIPs")
+    assert simulation.text() == text
+    drain(simulation, {"n2", "n3"})
+    assert set(first_nodes(simulation.text()).values()) == {"n1"}
+    assert drain(simulation, ()) == "every pod is ready"
+    assert (first_nodes(simulation.text()), running_nodes(simulation.text()).drained) == (before, frozenset())
+
+
+def test_all_nodes_at_once_are_not_drained() -> None:
+    """Nothing moves."""
+    simulation = simulated()
+    before = simulation.text()
+    assert drain(simulation, NODES).endswith("all nodes are drained, so n1, n2, n3 keep their VIPs")
+    assert simulation.text() == before
+
+
+def test_with_no_preempt_vips_stay() -> None:
+    """keepalived moves no VIP from a live master then, and Ready says so."""
+    message = drain(simulated(no_preempt=True), {"n1"})
+    assert message.endswith("drained: n1 (kavip.io/drain); with noPreempt a drained node keeps the VIPs that it has")
+
+
+@pytest.mark.parametrize(("drained", "is_enqueued"), [(True, True), (False, False)])
+def test_the_annotation_enqueues_the_group(drained: bool, is_enqueued: bool) -> None:
+    """Other annotations of a Node do not."""
+    simulation = simulated()
+    old, new = node("n1", is_drained=False), node("n1", is_drained=drained)
+    if not drained:
+        metadata = msgspec.structs.replace(new.metadata, annotations={"other": "x"})
+        new = msgspec.structs.replace(new, metadata=metadata)
+    simulation.snapshot.put(new)
+    assert (Key(KeyKind.GROUP, GROUP) in set(enqueue.of(simulation.snapshot, old, new))) is is_enqueued
