@@ -5,21 +5,20 @@
 import asyncio
 import sys
 from contextlib import suppress
+from typing import Final
 
 import click
 
 from kavip.cli import flags
 from kavip.errors import SettingsError
 
-_WAIT_FOR = 120.0
+_TIMEOUT: Final = 120.0  # seconds
 
 
 @click.command()
 @click.argument("node")
 @click.option("--wait", is_flag=True, help="return when NODE holds no VIP; needs the rights of kavip status too")
-@click.option(
-    "--timeout", type=click.FloatRange(min=1), default=_WAIT_FOR, show_default=True, help="seconds for --wait"
-)
+@click.option("--timeout", type=click.FloatRange(min=1), default=_TIMEOUT, show_default=True, help="seconds for --wait")
 @flags.cluster
 def drain(*, node: str, wait: bool, timeout: float, kubeconfig: str, context: str) -> None:
     """

@@ -6,19 +6,14 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
 from kavip import names
-from kavip.cli.sources.cluster import connected
+from kavip.cli.sources.cluster import connected, list_everywhere
 from kavip.cli.sources.watch import watch_status
 from kavip.cli.views.status import report
 from kavip.errors import BadInput, NotFound
 from kavip.kube import resources
-from kavip.kube.codec import Malformed
 
 _MANAGER: Final = "kavip-drain"
 """The field manager: not that of the controller, which never writes a Node."""
-
-
-def _ignore(_: Malformed) -> None:
-    """The controller reports it."""
 
 
 async def set_drain(node: str, value: str | None, *, kubeconfig: str, context: str) -> None:
@@ -43,8 +38,8 @@ async def watch_node(kubeconfig: str, *, context: str) -> AsyncIterator[Mapping[
     missing.
     """
     async with connected(kubeconfig, context) as (client, _):
-        await client.list(resources.GROUPS, on_malformed=_ignore)
-        await client.list(resources.SERVICES, on_malformed=_ignore)
+        for resource in (resources.GROUPS, resources.SERVICES):
+            await list_everywhere(client, resource)
     async for listing in watch_status(kubeconfig, context=context, namespace=""):
         rows = report(listing.objects, listing.notes).virtual_ips
         yield {row.address: (row.node, row.service or row.group) for row in rows if row.address}
