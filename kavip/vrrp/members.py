@@ -34,9 +34,9 @@ class Member:
     *spread*: it has an instance per address, on nodes that are chosen together. *local*: its instances follow the
     endpoints. *shared*: the addresses for which no VRID is left: they stay in a Shared instance. *problem*: why its own
     lines are refused; it is served without them, because a VIP without its tuning is better than none. *endpoints*: the
-    nodes with a ready endpoint, where its VIPs are spread over these only. *wish*: the nodes that it prefers, as a
-    selector in text; "" in a Shared instance. *preferred*: the names of these nodes. *is_plain*: it depends on no other
-    Service.
+    nodes with a ready endpoint, where its VIPs are spread over these only. *preferred_selector*: the nodes that it
+    prefers, as a selector in text; "" in a Shared instance. *preferred*: the names of these nodes. *is_plain*: it
+    depends on no other Service.
     """
 
     key: str
@@ -48,7 +48,7 @@ class Member:
     lines: tuple[Line, ...] = ()
     problem: Refusal | None = None
     endpoints: frozenset[str] = frozenset()
-    wish: str = ""
+    preferred_selector: str = ""
     preferred: frozenset[str] = frozenset()
     is_plain: bool = field(init=False, compare=False, repr=False)
 
@@ -108,7 +108,7 @@ def member_of(service: Service, group: KeepalivedGroup) -> Member:
         local=service.is_local,
         lines=() if problem else found.lines,
         problem=problem,
-        wish=service.preferred_nodes if has_own_instances(service) or not group.is_shared else "",
+        preferred_selector=service.preferred_nodes if has_own_instances(service) or not group.is_shared else "",
     )
 
 

@@ -47,10 +47,10 @@ def unmatched(placement: GroupPlacement, nodes: Collection[Mapping[str, str] | N
     return [index for index, each in terms if not any((each.node_selector or {}).items() <= some for some in held)]
 
 
-def matching(wish: str, nodes: Iterable[Node]) -> frozenset[str]:
-    """The names of those of *nodes* that match *wish*, the selector of a Service; none if it cannot be read."""
+def matching(selector_text: str, nodes: Iterable[Node]) -> frozenset[str]:
+    """The names of those of *nodes* that match *selector_text*, that of a Service; none if it cannot be read."""
     try:
-        selector = parse_selector(wish, PREFERRED_NODES_FIELD)
+        selector = parse_selector(selector_text, PREFERRED_NODES_FIELD)
     except BadInput:
         return frozenset()
     return frozenset(node.metadata.name for node in nodes if selector.matches(node.metadata.labels))
@@ -58,24 +58,26 @@ def matching(wish: str, nodes: Iterable[Node]) -> frozenset[str]:
 
 def note_of(service: Service, group: KeepalivedGroup, nodes: Collection[Node]) -> str:
     """Why ``kavip.io/preferred-nodes`` of *service* has no effect in *group* with *nodes*; "" if it has one."""
-    wish = service.preferred_nodes
-    if not wish:
+    selector_text = service.preferred_nodes
+    if not selector_text:
         return ""
     if group.is_shared and not has_own_instances(service):
         return f"has no effect: the VIPs share instances of KeepalivedGroup {group.key}; {_OWN_INSTANCES}"
     try:
-        parse_selector(wish, "")
+        parse_selector(selector_text, "")
     except BadInput as error:
         return str(error)
-    return "" if not nodes or matching(wish, nodes) else f"matches no node of KeepalivedGroup {group.key}"
+    return "" if not nodes or matching(selector_text, nodes) else f"matches no node of KeepalivedGroup {group.key}"
 
 
 def levels_of(peers: Iterable[Peer], preferred: Collection[str] = ()) -> Mapping[str, int]:
     """The level of each of *peers* for a Service that prefers the nodes *preferred*; absent: 0."""
-    levels = {
-        peer.name: peer.preference + OF_SERVICE * (peer.name in preferred) + DRAINED * peer.is_drained for peer in peers
-    }
-    return {name: level for name, level in levels.items() if level}
+    return {peer.name: level for peer in peers if (level := _level(peer, preferred))}
+
+
+def _level(peer: Peer, preferred: Collection[str]) -> int:
+    of_service = OF_SERVICE if peer.name in preferred else 0
+    return peer.preference + of_service + (DRAINED if peer.is_drained else 0)
 
 
 def preferred_among(nodes: Collection[str], levels: Mapping[str, int]) -> frozenset[str]:

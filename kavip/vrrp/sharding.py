@@ -59,9 +59,9 @@ class Shards:
         return tuple(chain.from_iterable(summary.own for _, summary in self._summaries()))
 
     @property
-    def wishing(self) -> tuple[Member, ...]:
+    def preferring(self) -> tuple[Member, ...]:
         """The Services that prefer some nodes."""
-        return tuple(chain.from_iterable(summary.wishing for _, summary in self._summaries()))
+        return tuple(chain.from_iterable(summary.preferring for _, summary in self._summaries()))
 
     @property
     def troubled(self) -> tuple[Member, ...]:
@@ -86,15 +86,15 @@ class _Summary(NamedTuple):
     names: tuple[str, ...]
     own: tuple[Member, ...]
     troubled: tuple[Member, ...]
-    wishing: tuple[Member, ...]
+    preferring: tuple[Member, ...]
 
 
 def _summarize(members: tuple[Member, ...]) -> _Summary:
     special = [each for each in members if not each.is_plain]
     own = tuple(each for each in special if each.has_own_instances)
     names = tuple(map(_KEY, members if not own else (each for each in members if not each.has_own_instances)))
-    wishing = tuple(each for each in members if each.wish)
-    return _Summary(names, own, tuple(each for each in special if each.problem), wishing)
+    preferring = tuple(each for each in members if each.preferred_selector)
+    return _Summary(names, own, tuple(each for each in special if each.problem), preferring)
 
 
 def shard_members(group: KeepalivedGroup, members: Iterable[Member], memory: Memory = KEEPS_NOTHING) -> Shards:

@@ -35,14 +35,15 @@ def members_of(snapshot: Snapshot, group: KeepalivedGroup) -> Shards:
     )
     spread = {each.key for each in members.own if each.local and each.spread}
     members = members.map(lambda each: replace(each, endpoints=snapshot.endpoint_nodes(each.key)), spread)
-    if not (wishing := {each.key for each in members.wishing}):
+    if not (preferring := {each.key for each in members.preferring}):
         return members
     nodes, memory = snapshot.group_nodes(group), snapshot.memory(group.key)
 
     def with_preferred(member: Member) -> Member:
-        return replace(member, preferred=memory.last(matching, member.wish, member.wish, nodes))
+        text = member.preferred_selector
+        return replace(member, preferred=memory.last(matching, text, text, nodes))
 
-    return members.map(with_preferred, wishing)
+    return members.map(with_preferred, preferring)
 
 
 def _without_foreign(snapshot: Snapshot, group: str, member: Member, sharers: dict[Address, Sharers]) -> Member:
