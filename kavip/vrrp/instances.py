@@ -24,7 +24,7 @@ from kavip.vrrp import keys, tracking, virtualips
 from kavip.vrrp.globaldefs import globals_of
 from kavip.vrrp.grammar import Line
 from kavip.vrrp.groupspec import has_password
-from kavip.vrrp.members import Member, Peer, interfaces_of
+from kavip.vrrp.members import Member, Peer, drained_of, interfaces_of
 from kavip.vrrp.placement import leads_of
 from kavip.vrrp.preference import levels_of
 from kavip.vrrp.priorities import priorities, seed_of
@@ -169,7 +169,7 @@ def model_of(
         instances=tuple(sorted(instances, key=lambda instance: instance.name)),
         problems=MappingProxyType(dict(sorted(builder.problems.items()))),
         dead=tuple(sorted(dead)) if leads != settled else (),
-        drained=tuple(sorted(peer.name for peer in peers if peer.is_drained)),
+        drained=tuple(sorted(drained_of(peers))),
     )
 
 
@@ -246,6 +246,7 @@ def _instance(spec: GroupSpec, source: _Source, peers: Sequence[Peer]) -> Instan
             (peer.name for peer in peers if peer.is_listed),
             lead=source.lead,
             preference=levels_of(peers, source.preferred),
+            drained=drained_of(peers),
         ),
         sources=_sources(peers, family) if spec.unicast_enabled else (),
         peers=_peers(peers, family) if spec.unicast_enabled else (),

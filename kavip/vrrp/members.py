@@ -95,6 +95,11 @@ class Peer:
         return tuple(sorted({*filter(None, (self.ipv4, self.ipv6)), *self.accepted}))
 
 
+def drained_of(peers: Iterable[Peer]) -> frozenset[str]:
+    """The names of those of *peers* that are drained."""
+    return frozenset(peer.name for peer in peers if peer.is_drained)
+
+
 def member_of(service: Service, group: KeepalivedGroup) -> Member:
     """*service* as a member of *group*."""
     found = verbatim_of(service, group.spec)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kavip.api.address import BITS
 from kavip.memo import KEEPS_NOTHING, Memory
-from kavip.vrrp.members import Peer
+from kavip.vrrp.members import Peer, drained_of
 from kavip.vrrp.preference import levels_of
 from kavip.vrrp.priorities import seed_of
 from kavip.vrrp.spread import Lead, SpreadVIP, leads
@@ -29,13 +29,13 @@ def leads_of(
     """
     The nodes that rank before all others for the *units* of *group*, by unit, while nodes are *dead*.
 
-    A unit that follows the hash is absent.
+    Drained nodes count as dead. A unit that follows the hash is absent.
     """
     services: dict[str, list[Unit]] = {}
     for unit in units:
         if unit.spread:
             services.setdefault(unit.spread, []).append(unit)
-    nodes = _nodes(peers, unicast=unicast) if services else {}
+    nodes, drained = _nodes(peers, unicast=unicast) if services else {}, drained_of(peers)
     found: dict[str, Lead] = {}
     for service, some in sorted(services.items()):
         names = {seed_of(group, unit.name): unit.name for unit in some}
@@ -44,7 +44,7 @@ def leads_of(
         )
         eligible = {family: _eligible(each, some) for family, each in nodes.items()}
         levels = levels_of(peers, some[0].preferred)
-        chosen = memory.last(leads, (service, bool(dead)), vips, eligible, dead, levels)
+        chosen = memory.last(leads, (service, bool(dead)), vips, eligible, dead | drained, levels)
         found |= {names[seed]: lead for seed, lead in chosen.items()}
     return found
 

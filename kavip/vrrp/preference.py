@@ -2,9 +2,9 @@
 Which nodes hold VIPs while they are up: the preference of a group, and that of a Service.
 
 A node has a level for each instance: the sum of the weights of the group's terms that match its labels, and more than
-all of these if the Service prefers it. A drained node has a negative level (:mod:`kavip.vrrp.drain`). Nodes of a higher
-level rank first (:mod:`kavip.vrrp.priorities`). The VIPs of a Service with spread are spread over the preferred nodes
-while one of these is up (:mod:`kavip.vrrp.spread`).
+all of these if the Service prefers it. Nodes of a higher level rank first (:mod:`kavip.vrrp.priorities`).
+The VIPs of a Service with spread are spread over the preferred nodes while one of these is up
+(:mod:`kavip.vrrp.spread`).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -25,8 +25,6 @@ MOST_WEIGHT: Final = 100
 _OWN_INSTANCES: Final = "spreadvips gives it instances of its own"
 OF_SERVICE: Final = MOST_TERMS * MOST_WEIGHT + 1
 """What a node that the Service prefers has above all others."""
-DRAINED: Final = -4 * OF_SERVICE
-"""What puts a drained node behind all others."""
 
 
 def preference_of(placement: GroupPlacement, labels: Mapping[str, str] | None) -> int:
@@ -76,16 +74,10 @@ def levels_of(peers: Iterable[Peer], preferred: Collection[str] = ()) -> Mapping
 
 
 def _level(peer: Peer, preferred: Collection[str]) -> int:
-    of_service = OF_SERVICE if peer.name in preferred else 0
-    return peer.preference + of_service + (DRAINED if peer.is_drained else 0)
+    return peer.preference + (OF_SERVICE if peer.name in preferred else 0)
 
 
 def preferred_among(nodes: Collection[str], levels: Mapping[str, int]) -> frozenset[str]:
-    """
-    Those of *nodes* that the Service prefers; if there is none, those that the group prefers; else all.
-
-    Drained nodes count only if all are drained.
-    """
-    undrained = [node for node in nodes if levels.get(node, 0) >= 0]
-    own = frozenset(node for node in undrained if levels.get(node, 0) >= OF_SERVICE)
-    return own or frozenset(node for node in undrained if levels.get(node)) or frozenset(undrained or nodes)
+    """Those of *nodes* that the Service prefers; if there is none, those that the group prefers; else all."""
+    own = frozenset(node for node in nodes if levels.get(node, 0) >= OF_SERVICE)
+    return own or frozenset(node for node in nodes if levels.get(node)) or frozenset(nodes)

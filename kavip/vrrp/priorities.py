@@ -18,10 +18,15 @@ of equal preference in the order of weight. So a node that joins still moves ins
 
 A Service that asks for spread names the nodes that rank first and second (:mod:`kavip.vrrp.spread`). They get the
 highest numbers, and the other nodes keep their order behind them.
+
+A drained node (:mod:`kavip.vrrp.drain`) gets a number at the bottom of the band, and the others keep theirs. So
+keepalived is reloaded on that node only, and its VIPs move as after its death, but while it still answers: straight to
+the node that ranks next. If the others' numbers changed too, the node that is reloaded first could take a VIP from the
+one that ranks before it, and give it back.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
@@ -43,11 +48,13 @@ def priorities(
     *,
     lead: Sequence[str] = (),
     preference: Mapping[str, int] = NO_PREFERENCE,
+    drained: Collection[str] = (),
 ) -> tuple[tuple[str, int], ...]:
     """
     The priority of each of *nodes* for *instance*, sorted by node.
 
-    Those of *lead* rank first, in this order, then those with a higher *preference*; a node without one has 0.
+    Those of *lead* rank first, in this order, then those with a higher *preference*; a node without one has 0. Those
+    that are *drained* rank last.
     The first :data:`STEP_DOWN` nodes have distinct priorities; all later ones share the bottom of the band.
     """
     ranked = sorted(((weight(instance, node), node) for node in set(nodes)), reverse=True)
@@ -55,13 +62,14 @@ def priorities(
     first = [node for node in lead if node in preferred]
     order = [*first, *(node for node in preferred if node not in first)]
     distinct = min(len(ranked), STEP_DOWN)
+    undrained_first = sorted(order, key=lambda node: node in drained)  # keeps the order otherwise
+    lowest = {node: BOTTOM + max(0, distinct - 1 - rank) for rank, node in enumerate(undrained_first)}
     result: dict[str, int] = {}
     above = TOP + 1
-    for rank, (node, (number, _)) in enumerate(zip(order, ranked, strict=True)):
+    for node, (number, _) in zip(order, ranked, strict=True):
         drawn = BOTTOM + (number * STEP_DOWN >> WEIGHT_BITS)
-        lowest = BOTTOM + max(0, distinct - 1 - rank)  # leaves a number for each node that ranks behind
-        above = max(min(drawn, above - 1), lowest)
-        result[node] = above
+        above = max(min(drawn, above - 1), lowest[node])  # leaves a number for each node that ranks behind
+        result[node] = lowest[node] if node in drained else above
     return tuple(sorted(result.items()))
 
 

@@ -1,17 +1,21 @@
 """What drains a node, and that the last nodes keep their VIPs."""
 
+from collections.abc import Mapping
+from itertools import combinations
+
 import msgspec
 import pytest
 
 from kavip.api.cluster import Node
 from kavip.api.group import GroupSpec
 from kavip.vrrp.drain import CORDON, EXCLUDE, EXCLUDE_LABEL, OUT_OF_SERVICE, drain_signal, drained_among
-from kavip.vrrp.members import Peer
-from kavip.vrrp.preference import MOST_TERMS, MOST_WEIGHT, levels_of, preferred_among
-from kavip.vrrp.priorities import priorities
+from kavip.vrrp.preference import MOST_TERMS, MOST_WEIGHT, OF_SERVICE
+from kavip.vrrp.priorities import BOTTOM, STEP_DOWN, TOP, priorities
+from kavip.vrrp.spread import SpreadVIP, leads
 from tests.support import build
 
 DRAIN = "kavip.io/drain"
+FOUR = ("n1", "n2", "n3", "n4")
 BOTH = GroupSpec(drain_on=[CORDON, EXCLUDE])
 
 
@@ -58,16 +62,44 @@ def test_the_last_node_is_not_drained() -> None:
 
 def test_a_drained_node_ranks_last() -> None:
     """Also if it is the most preferred one; among drained nodes the order stays."""
-    peers = [
-        Peer("n1", preference=MOST_TERMS * MOST_WEIGHT, is_drained=True),
-        Peer("n2"),
-        Peer("n3", is_drained=True),
-        Peer("n4", preference=1),
-    ]
-    levels = levels_of(peers, {"n3"})
+    levels = {"n1": MOST_TERMS * MOST_WEIGHT, "n3": OF_SERVICE, "n4": 1}
     for number in range(20):
-        drawn = dict(priorities(f"a/s{number}", ["n1", "n2", "n3", "n4"], preference=levels))
-        order = sorted(drawn, key=lambda name: -drawn[name])
-        assert order[:2] == ["n4", "n2"] and set(order[2:]) == {"n1", "n3"}
-    assert preferred_among(["n1", "n2", "n3"], levels) == {"n2"}
-    assert preferred_among(["n1", "n3"], levels) == {"n1", "n3"}
+        drawn = dict(priorities(f"a/s{number}", FOUR, preference=levels, drained={"n1", "n3"}))
+        assert sorted(drawn, key=lambda name: -drawn[name]) == ["n4", "n2", "n3", "n1"]
+
+
+@pytest.mark.parametrize("count", [2, 3, 7, 40, 100, 250])
+@pytest.mark.parametrize("levels", [{}, {"n1": 2, "n5": 1}])
+def test_a_drain_changes_no_other_priority(count: int, levels: Mapping[str, int]) -> None:
+    """But by the number of drained nodes at most, at the bottom; the order of the others stays in any case."""
+    nodes = [f"n{number}" for number in range(count)]
+    for number in range(30):
+        before = dict(priorities(f"a/s{number}", nodes, lead=nodes[-2:], preference=levels))
+        drained = set(sorted(before, key=lambda node: (-before[node], node))[: count // 3 + 1 : 2])
+        after = dict(priorities(f"a/s{number}", nodes, lead=nodes[-2:], preference=levels, drained=drained))
+        others = [node for node in nodes if node not in drained]
+        moved = {node: after[node] - before[node] for node in others if after[node] != before[node]}
+        assert all(0 < by <= len(drained) and before[node] <= BOTTOM + count for node, by in moved.items()), moved
+        for one, other in combinations(others, 2):
+            assert (before[one] < before[other]) is (after[one] < after[other]) or count > STEP_DOWN
+        assert max(after[node] for node in drained) <= min(after[node] for node in others)
+        assert count > STEP_DOWN or len(set(after.values())) == count
+        assert min(after.values()) >= BOTTOM and max(after.values()) <= TOP
+
+
+def test_a_spread_service_keeps_its_other_vips_in_place_during_a_drain() -> None:
+    """The VIP of the drained node goes to the node that ranks next, as after a death, within the bound."""
+    nodes = {4: frozenset(FOUR)}
+    for number in range(50):
+        vips = [SpreadVIP(f"a/s{number}/{index}", 4) for index in range(3)]
+        chosen = {drained: leads(vips, nodes, frozenset(drained)) for drained in ((), ("n1",))}
+        drawn = {
+            (vip, drained): dict(priorities(vip.seed, FOUR, lead=lead.get(vip.seed, ()), drained=drained))
+            for drained, lead in chosen.items()
+            for vip in vips
+        }
+        first = {key: max(each, key=lambda name: each[name]) for key, each in drawn.items()}
+        assert len({first[vip, ("n1",)] for vip in vips}) == len(vips)
+        for vip in vips:
+            if first[vip, ()] != "n1":
+                assert first[vip, ("n1",)] == first[vip, ()]

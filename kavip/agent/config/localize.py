@@ -31,6 +31,7 @@ _INTERFACE: Final = re.compile(r"^( *interface | *[0-9A-Fa-f:.]+/[0-9]+ dev )\S+
 _OLD_TRACK_FILE: Final = "vrrp_track_file "
 _TRACK_FILE: Final = f'    file "{TRACK_DIR}/'
 _UNSAFE_NAME: Final = re.compile(r"[^A-Za-z0-9._-]")
+_COMMENT: Final = re.compile(r"^# kavip: [^\n]*\n", re.MULTILINE)
 _HEADER: Final = re.compile(r"# kavip: localised for \S+; configuration ([0-9a-f]*)")
 
 
@@ -136,8 +137,8 @@ def read_localized(text: str) -> LocalizedConfig | None:
 
 
 def same_for_keepalived(one: str, other: str) -> bool:
-    """Whether two localised texts differ at most in the first line, which is a comment about the origin."""
-    return one.partition("\n")[2] == other.partition("\n")[2]
+    """Whether two localised texts differ at most in comments of kavip, which say how a text came about."""
+    return _COMMENT.sub("", one) == _COMMENT.sub("", other)
 
 
 def _header(node: str, config_hash: str, password: str) -> str:

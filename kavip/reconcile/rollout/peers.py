@@ -12,9 +12,10 @@ controller continues where the last one stopped. If nothing runs yet, all nodes 
 The controller waits only for nodes that can answer: those with a pod whose agent answers, or did so a moment ago.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from itertools import pairwise
 from operator import attrgetter
 from typing import Final
@@ -28,7 +29,7 @@ from kavip.reconcile.plan import age
 from kavip.reconcile.rollout.configmap import Revision
 from kavip.snapshot import Snapshot
 from kavip.vrrp.drain import drained_among
-from kavip.vrrp.members import Peer
+from kavip.vrrp.members import Peer, drained_of
 from kavip.vrrp.preference import levels_of, preference_of
 from kavip.vrrp.priorities import priorities
 from kavip.vrrp.running import RunningNodes, running_nodes
@@ -41,6 +42,9 @@ RECHECK: Final = 5.0
 _NAME: Final = attrgetter("name")
 _NO_PARTICIPANTS: Final = RunningNodes()
 _DEFAULTS: Final = GroupSpec()
+
+_Order = Callable[[str, Iterable[str]], tuple[tuple[str, int], ...]]
+"""The priorities of nodes, from the seed of an instance and the names of the nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,8 @@ def next_peers(
     The peers of the next text, by name: *nodes* as far as they may join, leave or move now.
 
     *seeds* are the strings from which the priorities of the group's instances are derived; *spec* is the group's,
-    which says which nodes it prefers, and what drains one. A node that leaves is not preferred any more.
+    which says which nodes it prefers, and what drains one. A node that leaves stays drained, but is not preferred any
+    more.
     """
     final, running = _final_peers(nodes, status, spec), status.running
     if not running.listed:
@@ -102,7 +107,8 @@ def next_peers(
     listed = running.listed
     if is_complete:
         known = {name for name, peer in final.items() if name in listed or _is_accepted(peer, running)}
-        listed = _next_listed(listed, known | (listed & status.pods), seeds, levels_of(final.values()))
+        order = partial(priorities, preference=levels_of(final.values()), drained=drained_of(final.values()))
+        listed = _next_listed(listed, known | (listed & status.pods), seeds, order)
     return tuple(
         _peer(name, final.get(name), running, is_listed=name in listed, is_complete=is_complete)
         for name in sorted(listed | final.keys())
@@ -182,13 +188,11 @@ def _peer(name: str, final: Peer | None, running: RunningNodes, *, is_listed: bo
         is_done = is_complete and is_listed and source == new
         accepted |= ({new} if new else set()) | (frozenset() if is_done else known)
     further = tuple(sorted(accepted - set(sources.values())))
-    preference, is_drained = (final.preference, final.is_drained) if final else (0, False)
+    preference, is_drained = (final.preference, final.is_drained) if final else (0, name in running.drained)
     return Peer(name, sources[4], sources[6], further, is_listed, preference, is_drained)
 
 
-def _next_listed(
-    current: frozenset[str], target: set[str], seeds: Iterable[str], levels: Mapping[str, int]
-) -> frozenset[str]:
+def _next_listed(current: frozenset[str], target: set[str], seeds: Iterable[str], order: _Order) -> frozenset[str]:
     """
     The nodes that the next text may list.
 
@@ -196,14 +200,14 @@ def _next_listed(
     of their priorities. One node that joins or leaves alone never causes that.
     """
     changed = sorted(current ^ target)
-    if len(changed) > 1 and not all(_agree(seed, current, target, levels) for seed in seeds):
+    if len(changed) > 1 and not all(_agree(seed, current, target, order) for seed in seeds):
         return current ^ {changed[0]}
     return frozenset(target)
 
 
-def _agree(seed: str, current: Iterable[str], target: Iterable[str], levels: Mapping[str, int]) -> bool:
+def _agree(seed: str, current: Iterable[str], target: Iterable[str], order: _Order) -> bool:
     """Whether the two texts put no pair of nodes into opposite order."""
-    before, after = (dict(priorities(seed, nodes, preference=levels)) for nodes in (current, target))
+    before, after = (dict(order(seed, nodes)) for nodes in (current, target))
     both = sorted(before.keys() & after.keys(), key=lambda node: (-before[node], -after[node]))
     return all(
         min(before[higher], after[higher]) >= max(before[lower], after[lower]) for higher, lower in pairwise(both)

@@ -14,7 +14,7 @@ from kavip.agent.config.facts import (
     interface_of,
     leftovers,
 )
-from kavip.agent.config.localize import addresses_of, empty, localize, read_localized
+from kavip.agent.config.localize import addresses_of, empty, localize, read_localized, same_for_keepalived
 from kavip.agent.config.model import LocalizedConfig, ParsedConfig, RefusedConfig
 from kavip.agent.config.sources import new_source_problem
 from kavip.api.address import BITS, parse_address
@@ -375,3 +375,11 @@ def test_track_files_are_where_this_agent_writes_them() -> None:
     assert isinstance(found, LocalizedConfig)
     assert '\ntrack_file check-a {\n    file "/elsewhere/x/check-a"\n}\n' in found.text
     assert found.configuration.instances[0].tracks == (Track("check-a", 0),)
+
+
+def test_comments_of_kavip_cause_no_reload() -> None:
+    """What they say is for the controller, and for people; every other line counts."""
+    one = "# kavip: localised for n1; configuration 0a\n# kavip: written by kavip\nglobal_defs {\n}\n"
+    other = "# kavip: localised for n1; configuration 0b\n# kavip: drained n2\n# kavip: drained n3\nglobal_defs {\n}\n"
+    assert same_for_keepalived(one, other)
+    assert not same_for_keepalived(one, other.replace("global_defs {", "global_defs {\n    priority 1"))

@@ -66,6 +66,17 @@ def test_vips_leave_drained_nodes_until_one_is_left() -> None:
     assert (first_nodes(simulation.text()), running_nodes(simulation.text()).drained) == (before, frozenset())
 
 
+def test_a_drained_node_that_leaves_the_group_takes_no_vip_back() -> None:
+    """It is listed until its pod is gone, and stays drained so long."""
+    simulation = simulated()
+    drain(simulation, {"n1"})
+    simulation.snapshot.drop(names.NODE, "n1")
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    found = running_nodes(simulation.text())
+    assert found.listed == set(NODES) and found.drained == {"n1"}
+    assert set(first_nodes(simulation.text()).values()) == {"n2", "n3"}
+
+
 def test_all_nodes_at_once_are_not_drained() -> None:
     """Nothing moves."""
     simulation = simulated()
