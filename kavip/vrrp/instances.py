@@ -21,13 +21,14 @@ from kavip.api.group import GroupSpec, KeepalivedGroup
 from kavip.api.refusal import Refusal
 from kavip.memo import KEEPS_NOTHING, Memory
 from kavip.vrrp import keys, tracking, virtualips
+from kavip.vrrp.balance import PlacedUnits, homes_of
 from kavip.vrrp.globaldefs import globals_of
 from kavip.vrrp.grammar import Line
 from kavip.vrrp.groupspec import has_password
 from kavip.vrrp.members import Member, Peer, drained_of, interfaces_of
 from kavip.vrrp.placement import leads_of
 from kavip.vrrp.preference import levels_of
-from kavip.vrrp.priorities import priorities, seed_of
+from kavip.vrrp.priorities import NO_HOMES, priorities, seed_of
 from kavip.vrrp.spread import Lead
 from kavip.vrrp.timing import timing_of
 from kavip.vrrp.tracking import Track
@@ -118,7 +119,7 @@ class Model:
 
     *problems*: by Service (for VIPs of the group itself, by ``ns/name/virtualips``), why something was left out.
     *dead*: the dead nodes because of which VIPs of spread Services have other first nodes, sorted.
-    *drained*: the nodes that rank behind all others, sorted.
+    *drained*: the nodes that rank behind all others, sorted. *homes*: units and nodes, see :mod:`kavip.vrrp.balance`.
     """
 
     group: str
@@ -127,6 +128,7 @@ class Model:
     problems: Mapping[str, Refusal] = field(default_factory=lambda: MappingProxyType({}))
     dead: tuple[str, ...] = ()
     drained: tuple[str, ...] = ()
+    homes: tuple[tuple[str, str], ...] = ()
 
     @property
     def tracks(self) -> tuple[str, ...]:
@@ -142,24 +144,36 @@ def model_of(
     *,
     anchors: Mapping[str, Address] = NO_ANCHORS,
     dead: frozenset[str] = frozenset(),
+    placed: PlacedUnits | None = None,
     memory: Memory = KEEPS_NOTHING,
 ) -> Model:
     """
     The model of *group* with its *members* on the nodes *peers*.
 
     *router_ids* are the persisted VRIDs of :func:`kavip.vrrp.keys.wanted_keys`. *anchors* are the addresses that nodes
-    advertise now, by instance: those of the text that was written last. *dead* are the nodes that are dead.
+    advertise now, by instance: those of the text that was written last. *dead* are the nodes that are dead. *placed*:
+    the units that keep their place; None: all units follow the hash.
     """
     builder = UnitBuilder(group, peers, router_ids, memory=memory)
     builder.add_group_vips()
     builder.add_members(members)
     builder.set_families()
-    units = builder.units.values()
-    place = partial(leads_of, group.key, units, peers, unicast=bool(group.spec.unicast_enabled), memory=memory)
+    units, unicast = builder.units.values(), bool(group.spec.unicast_enabled)
+    homes = homes_of(group.key, units, peers, placed, unicast=unicast, dead=dead, memory=memory) if placed else NO_HOMES
+    place = partial(leads_of, group.key, units, peers, unicast=unicast, homes=homes, memory=memory)
     settled = place()
     leads = place(dead=dead) if dead else settled
     instances = (
-        instance_of(group, unit, family, peers=peers, anchors=anchors, lead=leads.get(unit.name, ()), memory=memory)
+        instance_of(
+            group,
+            unit,
+            family,
+            peers=peers,
+            anchors=anchors,
+            lead=leads.get(unit.name, ()),
+            home=homes.get(unit.name, ""),
+            memory=memory,
+        )
         for unit in units
         for family in unit.families
     )
@@ -170,6 +184,7 @@ def model_of(
         problems=MappingProxyType(dict(sorted(builder.problems.items()))),
         dead=tuple(sorted(dead)) if leads != settled else (),
         drained=tuple(sorted(drained_of(peers))),
+        homes=tuple(sorted(homes.items())),
     )
 
 
@@ -181,13 +196,14 @@ def instance_of(
     peers: Sequence[Peer],
     anchors: Mapping[str, Address],
     lead: Lead = (),
+    home: str = "",
     memory: Memory = KEEPS_NOTHING,
 ) -> Instance:
     """
     The instance of *unit* for *family*.
 
-    *anchors* are the addresses that are advertised now, by instance. *lead* are the nodes that rank first; empty: the
-    hash order decides.
+    *anchors* are the addresses that are advertised now, by instance. *lead* are the nodes that rank first, before
+    the *home* of *unit*; without both the hash order decides.
     """
     name = keys.instance_name(unit.name, family)
     source = _Source(
@@ -204,6 +220,7 @@ def instance_of(
         unit.virtual_ips(family),
         lead,
         unit.preferred,
+        home,
     )
     return memory.last(_instance, name, group.spec, source, tuple(peers))
 
@@ -224,6 +241,7 @@ class _Source(NamedTuple):
     vips: tuple[VirtualIP, ...]
     lead: Lead
     preferred: frozenset[str]
+    home: str
 
 
 def _instance(spec: GroupSpec, source: _Source, peers: Sequence[Peer]) -> Instance:
@@ -247,6 +265,7 @@ def _instance(spec: GroupSpec, source: _Source, peers: Sequence[Peer]) -> Instan
             lead=source.lead,
             preference=levels_of(peers, source.preferred),
             drained=drained_of(peers),
+            home=source.home,
         ),
         sources=_sources(peers, family) if spec.unicast_enabled else (),
         peers=_peers(peers, family) if spec.unicast_enabled else (),

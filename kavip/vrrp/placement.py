@@ -12,7 +12,7 @@ from kavip.api.address import BITS
 from kavip.memo import KEEPS_NOTHING, Memory
 from kavip.vrrp.members import Peer, drained_of
 from kavip.vrrp.preference import levels_of
-from kavip.vrrp.priorities import seed_of
+from kavip.vrrp.priorities import NO_HOMES, seed_of
 from kavip.vrrp.spread import Lead, SpreadVIP, leads
 from kavip.vrrp.units import Unit
 
@@ -24,32 +24,34 @@ def leads_of(
     *,
     unicast: bool,
     dead: frozenset[str] = frozenset(),
+    homes: Mapping[str, str] = NO_HOMES,
     memory: Memory = KEEPS_NOTHING,
 ) -> Mapping[str, Lead]:
     """
     The nodes that rank before all others for the *units* of *group*, by unit, while nodes are *dead*.
 
-    Drained nodes count as dead. A unit that follows the hash is absent.
+    Drained nodes count as dead. *homes*: by unit. A unit that follows the hash, or has its home first, is absent.
     """
     services: dict[str, list[Unit]] = {}
     for unit in units:
         if unit.spread:
             services.setdefault(unit.spread, []).append(unit)
-    nodes, drained = _nodes(peers, unicast=unicast) if services else {}, drained_of(peers)
+    nodes, drained = nodes_of(peers, unicast=unicast) if services else {}, drained_of(peers)
     found: dict[str, Lead] = {}
     for service, some in sorted(services.items()):
         names = {seed_of(group, unit.name): unit.name for unit in some}
         vips = tuple(
             sorted(SpreadVIP(seed_of(group, unit.name), vip.address.family) for unit in some for vip in unit.vips)
         )
-        eligible = {family: _eligible(each, some) for family, each in nodes.items()}
+        eligible = {family: with_endpoint(each, some[0]) for family, each in nodes.items()}
         levels = levels_of(peers, some[0].preferred)
-        chosen = memory.last(leads, (service, bool(dead)), vips, eligible, dead | drained, levels)
+        own = {seed_of(group, unit.name): homes[unit.name] for unit in some if unit.name in homes}
+        chosen = memory.last(leads, (service, bool(dead)), vips, eligible, dead | drained, levels, own)
         found |= {names[seed]: lead for seed, lead in chosen.items()}
     return found
 
 
-def _nodes(peers: Sequence[Peer], *, unicast: bool) -> dict[int, frozenset[str]]:
+def nodes_of(peers: Sequence[Peer], *, unicast: bool) -> dict[int, frozenset[str]]:
     """By family, the nodes that can become master."""
     return {
         family: frozenset(peer.name for peer in peers if peer.is_listed and (peer.address(family) or not unicast))
@@ -57,6 +59,6 @@ def _nodes(peers: Sequence[Peer], *, unicast: bool) -> dict[int, frozenset[str]]
     }
 
 
-def _eligible(nodes: frozenset[str], units: Sequence[Unit]) -> frozenset[str]:
-    """Those of *nodes* with an endpoint of the Service of *units*; all if there is none."""
-    return nodes & units[0].endpoints or nodes
+def with_endpoint(nodes: frozenset[str], unit: Unit) -> frozenset[str]:
+    """Those of *nodes* with an endpoint of the Service of *unit*; all if there is none."""
+    return nodes & unit.endpoints or nodes

@@ -16,6 +16,8 @@ become VRRP priorities in a fixed band, in the order of weight:
 Nodes that are preferred (:mod:`kavip.vrrp.preference`) rank before all others, in the order of their preference; those
 of equal preference in the order of weight. So a node that joins still moves instances only to itself.
 
+A node that is the home of an instance (:mod:`kavip.vrrp.balance`) ranks before all others of equal preference.
+
 A Service that asks for spread names the nodes that rank first and second (:mod:`kavip.vrrp.spread`). They get the
 highest numbers, and the other nodes keep their order behind them.
 
@@ -40,6 +42,7 @@ UNLISTED: Final = 1
 WEIGHT_BITS: Final = 64
 
 NO_PREFERENCE: Final[Mapping[str, int]] = MappingProxyType({})
+NO_HOMES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def priorities(
@@ -49,16 +52,17 @@ def priorities(
     lead: Sequence[str] = (),
     preference: Mapping[str, int] = NO_PREFERENCE,
     drained: Collection[str] = (),
+    home: str = "",
 ) -> tuple[tuple[str, int], ...]:
     """
     The priority of each of *nodes* for *instance*, sorted by node.
 
-    Those of *lead* rank first, in this order, then those with a higher *preference*; a node without one has 0. Those
-    that are *drained* rank last.
+    Those of *lead* rank first, in this order, then those with a higher *preference*; a node without one has 0. Of equal
+    ones, the *home* ranks first. Those that are *drained* rank last.
     The first :data:`STEP_DOWN` nodes have distinct priorities; all later ones share the bottom of the band.
     """
     ranked = sorted(((weight(instance, node), node) for node in set(nodes)), reverse=True)
-    preferred = sorted((node for _, node in ranked), key=lambda node: -preference.get(node, 0))
+    preferred = sorted((node for _, node in ranked), key=lambda node: (-preference.get(node, 0), node != home))
     first = [node for node in lead if node in preferred]
     order = [*first, *(node for node in preferred if node not in first)]
     distinct = min(len(ranked), STEP_DOWN)

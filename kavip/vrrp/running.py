@@ -7,7 +7,7 @@ nodes.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Final
@@ -16,6 +16,7 @@ from kavip.api.address import Address, read_address
 from kavip.memo import KEEPS_NOTHING, Memory
 from kavip.vrrp.identity import Identity
 from kavip.vrrp.instances import NO_SOURCE
+from kavip.vrrp.priorities import NO_HOMES
 from kavip.vrrp.tracking import LOCAL
 from kavip.vrrp.virtualips import VirtualIP, addresses_of, is_anchor
 
@@ -32,6 +33,7 @@ _VIPS: Final = "\n    virtual_ipaddress {\n"
 _UNICAST: Final = "\n    unicast_peer {\n"
 _AUTHENTICATED: Final = "\n    # kavip: authentication\n"
 _DEAD: Final = re.compile(r"^# kavip: dead (\S+)$", re.MULTILINE)
+_HOME: Final = re.compile(r"^# kavip: home (\S+) (\S+)$", re.MULTILINE)
 _DRAINED: Final = re.compile(r"^# kavip: drained (\S+)$", re.MULTILINE)
 _PRIORITY: Final = re.compile(r"^    @(\S+) priority (\d+)$", re.MULTILINE)
 _LOCAL: Final = f"\n        {LOCAL}"
@@ -121,7 +123,7 @@ class RunningNodes:
 
     *sources* and *accepted* are pairs of node and address: where a node sends from, and what others accept. Both are
     empty in multicast. *dead*: because these nodes are dead, VIPs of spread Services have other first nodes.
-    *drained*: these rank behind all others.
+    *drained*: these rank behind all others. *homes*: by unit, the node that ranks first in place of the hash's.
     """
 
     listed: frozenset[str] = frozenset()
@@ -129,6 +131,7 @@ class RunningNodes:
     accepted: frozenset[tuple[str, Address]] = frozenset()
     dead: frozenset[str] = frozenset()
     drained: frozenset[str] = frozenset()
+    homes: Mapping[str, str] = field(default_factory=lambda: NO_HOMES)
 
     def source(self, node: str, family: int) -> Address | None:
         """The address of *family* that *node* sends from."""
@@ -161,8 +164,10 @@ def running_nodes(text: str) -> RunningNodes:
                 sources.add((match["source"], address))
             elif match["peer"] and (address := read_address(match["accepted"])):
                 accepted.add((match["peer"], address))
-    dead, drained = (frozenset(each.findall(text, 0, max(0, text.find(_OPEN)))) for each in (_DEAD, _DRAINED))
-    return RunningNodes(frozenset(listed), frozenset(sources), frozenset(accepted), dead, drained)
+    head = max(0, text.find(_OPEN))
+    dead, drained = (frozenset(each.findall(text, 0, head)) for each in (_DEAD, _DRAINED))
+    homes = MappingProxyType(dict(_HOME.findall(text, 0, head)))
+    return RunningNodes(frozenset(listed), frozenset(sources), frozenset(accepted), dead, drained, homes)
 
 
 def first_nodes(text: str, *, dead: frozenset[str] = frozenset()) -> Mapping[str, str]:

@@ -29,7 +29,7 @@ from typing import Final, NamedTuple
 from kavip.vrrp import flow
 from kavip.vrrp.flow import Item, Room
 from kavip.vrrp.preference import preferred_among
-from kavip.vrrp.priorities import NO_PREFERENCE, WEIGHT_BITS, weight
+from kavip.vrrp.priorities import NO_HOMES, NO_PREFERENCE, WEIGHT_BITS, weight
 
 Lead = tuple[str, ...]
 """The nodes that rank before all others; empty: the hash order decides."""
@@ -58,14 +58,16 @@ def leads(
     nodes: Mapping[int, Collection[str]],
     dead: frozenset[str] = frozenset(),
     levels: Mapping[str, int] = NO_PREFERENCE,
+    homes: Mapping[str, str] = NO_HOMES,
 ) -> Mapping[str, Lead]:
     """
     The nodes that rank before all others for the *vips* of one Service, by seed.
 
     *nodes*: by family, those that may hold a VIP; those of them that are *dead* keep their place for their return.
-    Their *levels* say which of them are preferred. A VIP whose order may stay is absent.
+    Their *levels* say which of them are preferred. *homes*: by seed, the node that ranks first of its level. A VIP
+    whose order may stay is absent.
     """
-    every, order = {family: frozenset(some) for family, some in nodes.items()}, _Order(levels)
+    every, order = {family: frozenset(some) for family, some in nodes.items()}, _Order(levels, homes)
     placed = sorted(vip for vip in set(vips) if every.get(vip.family))
     first = order.place(placed, order.eligible(every), held={})
     second: dict[SpreadVIP, str] = {}
@@ -89,9 +91,10 @@ def most(vips: int, nodes: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """The order of the nodes of a VIP without spread: by *levels*, and by hash among nodes of one level."""
+    """The order of the nodes of a VIP without spread: by *levels*; of one level, its home first, then by hash."""
 
     levels: Mapping[str, int]
+    homes: Mapping[str, str]
 
     def eligible(self, nodes: Nodes) -> Nodes:
         """Those of *nodes* over which VIPs are spread: preferred ones while there are any."""
@@ -99,7 +102,10 @@ class _Order:
 
     def best(self, vip: SpreadVIP, nodes: Collection[str], count: int) -> list[str]:
         """The first *count* of *nodes*."""
-        return nlargest(count, nodes, key=lambda node: (self.levels.get(node, 0), weight(vip.seed, node), node))
+        home = self.homes.get(vip.seed, "")
+        return nlargest(
+            count, nodes, key=lambda node: (self.levels.get(node, 0), node == home, weight(vip.seed, node), node)
+        )
 
     def place(
         self,

@@ -80,7 +80,8 @@ class _Rebuilder:
     """
     Rebuilds instances that run from the objects as they are now; *owners* are the Services by address.
 
-    *priorities* are those of the wanted instances; *leads* rank the nodes of units that are not wanted any more.
+    *priorities* are those of the wanted instances; *leads* and *homes* rank the nodes of units that are not wanted any
+    more.
     """
 
     group: KeepalivedGroup
@@ -89,6 +90,7 @@ class _Rebuilder:
     owners: Mapping[Address, str]
     priorities: Mapping[str, tuple[tuple[str, int], ...]]
     leads: Mapping[str, Lead]
+    homes: Mapping[str, str]
     memory: Memory
 
     @classmethod
@@ -109,8 +111,9 @@ class _Rebuilder:
         priorities = {each.name: each.priorities for each in wanted.instances}
         units = [_spread_unit(each, known) for each in running.values()]
         unicast = any(each.identity.unicast for each in running.values())
-        leads = leads_of(group.key, units, peers, unicast=unicast, memory=memory)
-        return cls(group, peers, known, owners, priorities, leads, memory)
+        homes = dict(wanted.homes)
+        leads = leads_of(group.key, units, peers, unicast=unicast, homes=homes, memory=memory)
+        return cls(group, peers, known, owners, priorities, leads, homes, memory)
 
     def rebuild(self, run: RunningInstance, vips: Sequence[VirtualIP]) -> Instance:
         """The instance *run* with its identity, and with *vips*; all other properties are the wanted ones."""
@@ -130,6 +133,7 @@ class _Rebuilder:
             peers=self.peers,
             anchors={run.name: identity.anchor.address},
             lead=self.leads.get(unit.name, ()),
+            home=self.homes.get(unit.name, ""),
             memory=self.memory,
         )
         also = {vip.address for vip in identity.also}

@@ -10,7 +10,6 @@ from hack.testbed import process
 from kavip import names
 from kavip.api.service import Service
 from kavip.vrrp import tracking
-from kavip.vrrp.priorities import priorities
 from tests.agent.pod import PATIENCE
 from tests.reconcile.simulatedcluster import GROUP
 from tests.support import build
@@ -48,12 +47,6 @@ def wait_until_on(live: LiveGroup, instance: str, node: str) -> None:
     process.wait_for(f"{instance} is on {node}", lambda: live.master(instance) == node, timeout=PATIENCE)
 
 
-def preferred_node(name: str) -> str:
-    """The node with the highest priority for a Service."""
-    by_priority = {priority: node for node, priority in priorities(f"{GROUP} {name}", ("n1", "n2", "n3"))}
-    return by_priority[max(by_priority)]
-
-
 def reloads(live: LiveGroup) -> list[str]:
     """The reload counters of all agents."""
     lines = [line for each in live.pods.values() for line in each.get(names.METRICS_PATH)[1].splitlines()]
@@ -73,7 +66,8 @@ def test_vips_follow_endpoints(live: LiveGroup, health_ports: HealthPorts, unica
     live.apply(group(unicast_enabled=unicast), WEB, PORTLESS, plain, endpoints)
     for name in ("shop/web", "shop/portless"):
         wait_until_on(live, name, "n1")
-    wait_until_on(live, "shop/plain", preferred_node("shop/plain"))
+    preferred = live.preferred_nodes()
+    wait_until_on(live, "shop/plain", preferred["shop/plain"])
     before = reloads(live)
     with record(live, [VIP, OTHER, PLAIN]) as recorded:
         for last, node in pairwise(("n1", "n2", "n3")):
@@ -88,11 +82,11 @@ def test_vips_follow_endpoints(live: LiveGroup, health_ports: HealthPorts, unica
         health_ports.set_ready()
         live.apply(build.endpoints("shop/portless"))
         for name in ("shop/web", "shop/portless"):
-            wait_until_on(live, name, preferred_node(name))
+            wait_until_on(live, name, preferred[name])
     assert reloads(live) == before and len(before) == 3
     assert recorded.double_masters == (), recorded.timeline()
-    moved = {name: ["n1", "n2", "n3", preferred_node(name)] for name in ("shop/web", "shop/portless")}
-    assert recorded.masters == {**moved, "shop/plain": [preferred_node("shop/plain")]}, recorded.timeline()
+    moved = {name: ["n1", "n2", "n3", preferred[name]] for name in ("shop/web", "shop/portless")}
+    assert recorded.masters == {**moved, "shop/plain": [preferred["shop/plain"]]}, recorded.timeline()
     for vip, moves in {VIP: 3, OTHER: 3, PLAIN: 0}.items():
         assert recorded.moved_cleanly(vip, moves=moves), recorded.timeline()
 
@@ -119,11 +113,12 @@ def test_restarts_of_kube_proxy_and_agents_move_no_vip(live: LiveGroup, health_p
 
 def test_a_new_pod_does_not_assume_endpoints(live: LiveGroup, health_ports: HealthPorts) -> None:
     """A preferred node without an endpoint takes no VIP when its pod is replaced: its agent polls kube-proxy first."""
-    away = next(node for node in ("n1", "n2", "n3") if node != preferred_node("shop/web"))
-    health_ports.set_ready(away)
     live.apply(group(), WEB)
+    preferred = live.preferred_nodes()["shop/web"]
+    away = next(node for node in ("n1", "n2", "n3") if node != preferred)
+    health_ports.set_ready(away)
     wait_until_on(live, "shop/web", away)
-    replaced = live.pods[preferred_node("shop/web")]
+    replaced = live.pods[preferred]
     with record(live, [VIP]) as recorded:
         replaced.stop()
         replaced.replace()

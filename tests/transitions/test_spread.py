@@ -122,6 +122,7 @@ def test_only_vips_of_services_that_were_not_spread_move(
     live, web, other = make_live_group(3), named(VIPS, leaders=1), named(OTHER, leaders=3)
     with monkeypatch.context() as old:
         old.setattr(instances, "leads_of", lambda *_, **__: {})
+        old.setattr(instances, "homes_of", lambda *_, **__: {})
         live.apply(group(), web, other)
         before = live.wait_for_masters()
     assert shares(live, web) == [3]

@@ -20,6 +20,7 @@ from kavip.reconcile.group.routerids import RouterIDs
 from kavip.reconcile.group.sizing import Fitted, fit
 from kavip.snapshot import Snapshot
 from kavip.vrrp import config, instances, keys
+from kavip.vrrp.balance import PlacedUnits
 from kavip.vrrp.coexistence import Coexistence
 from kavip.vrrp.config import Config
 from kavip.vrrp.instances import Instance, Model
@@ -52,7 +53,7 @@ class ConfigurationBuilder:
     """
     Builds the configuration of *group* for the nodes *peers*, which now run the instances *running*.
 
-    *dead*: the nodes that are dead.
+    *placed*: the units that keep their place. *dead*: the nodes that are dead.
     """
 
     snapshot: Snapshot
@@ -60,6 +61,7 @@ class ConfigurationBuilder:
     peers: tuple[Peer, ...]
     running: Mapping[str, RunningInstance]
     coexistence: Coexistence
+    placed: PlacedUnits
     dead: frozenset[str] = frozenset()
 
     def build(self, members: Shards, router_ids: RouterIDs) -> GroupConfiguration:
@@ -123,7 +125,14 @@ class ConfigurationBuilder:
     def _model(self, members: Iterable[Member], router_ids: Mapping[str, int], memory: Memory) -> Model:
         anchors = {name: each.identity.anchor.address for name, each in self.running.items()}
         model = instances.model_of(
-            self.group, members, self.peers, router_ids, anchors=anchors, dead=self.dead, memory=memory
+            self.group,
+            members,
+            self.peers,
+            router_ids,
+            anchors=anchors,
+            dead=self.dead,
+            placed=self.placed,
+            memory=memory,
         )
         return self.coexistence.adapt(model, self.peers)
 

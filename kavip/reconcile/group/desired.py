@@ -17,6 +17,7 @@ from kavip.reconcile.group.deadnodes import dead_nodes
 from kavip.reconcile.group.existing import Existing
 from kavip.reconcile.group.localpolicy import local_tracks
 from kavip.reconcile.group.members import members_of
+from kavip.reconcile.group.placedunits import placed_units
 from kavip.reconcile.group.routerids import RouterIDs, assign_router_ids
 from kavip.reconcile.observed import neighbours
 from kavip.reconcile.observed.observed import Observed
@@ -90,9 +91,11 @@ def desired_of(
     status = rollout_status(snapshot, group, observed, running=existing.running, now=now)
     leaving = _leaving_nodes(snapshot, group, nodes, pods=status.pods)
     seeds = [seed_of(group.key, key) for key in router_ids.persisted]
-    peers = next_peers((*nodes, *leaving), status, seeds=seeds, spec=group.spec)
+    placed = placed_units(group, observed.agents, existing.running)
+    homes = {seed_of(group.key, unit): node for unit, node in placed.homes.items()}
+    peers = next_peers((*nodes, *leaving), status, seeds=seeds, homes=homes, spec=group.spec)
     dead = dead_nodes(snapshot, group, observed.agents, existing.running)
-    builder = ConfigurationBuilder(snapshot, group, peers, running, coexistence, dead)
+    builder = ConfigurationBuilder(snapshot, group, peers, running, coexistence, placed, dead)
     configuration = builder.build(members, router_ids)
     return Desired(
         members=members,

@@ -12,13 +12,12 @@ controller continues where the last one stopped. If nothing runs yet, all nodes 
 The controller waits only for nodes that can answer: those with a pod whose agent answers, or did so a moment ago.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from itertools import pairwise
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from kavip.api.address import BITS, Address
 from kavip.api.cluster import Node, Pod
@@ -31,7 +30,7 @@ from kavip.snapshot import Snapshot
 from kavip.vrrp.drain import drained_among
 from kavip.vrrp.members import Peer, drained_of
 from kavip.vrrp.preference import levels_of, preference_of
-from kavip.vrrp.priorities import priorities
+from kavip.vrrp.priorities import NO_HOMES, priorities
 from kavip.vrrp.running import RunningNodes, running_nodes
 
 PATIENCE: Final = 30.0
@@ -42,9 +41,6 @@ RECHECK: Final = 5.0
 _NAME: Final = attrgetter("name")
 _NO_PARTICIPANTS: Final = RunningNodes()
 _DEFAULTS: Final = GroupSpec()
-
-_Order = Callable[[str, Iterable[str]], tuple[tuple[str, int], ...]]
-"""The priorities of nodes, from the seed of an instance and the names of the nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +86,33 @@ def rollout_status(
     )
 
 
+class _Order(NamedTuple):
+    """What the priorities of the nodes depend on."""
+
+    homes: Mapping[str, str]
+    levels: Mapping[str, int]
+    drained: frozenset[str]
+
+    def priorities(self, seed: str, nodes: Iterable[str]) -> dict[str, int]:
+        """The priorities of *nodes* for the instance with *seed*."""
+        home = self.homes.get(seed, "")
+        return dict(priorities(seed, nodes, preference=self.levels, drained=self.drained, home=home))
+
+
 def next_peers(
-    nodes: Iterable[Node], status: RolloutStatus, *, seeds: Iterable[str], spec: GroupSpec = _DEFAULTS
+    nodes: Iterable[Node],
+    status: RolloutStatus,
+    *,
+    seeds: Iterable[str],
+    homes: Mapping[str, str] = NO_HOMES,
+    spec: GroupSpec = _DEFAULTS,
 ) -> tuple[Peer, ...]:
     """
     The peers of the next text, by name: *nodes* as far as they may join, leave or move now.
 
-    *seeds* are the strings from which the priorities of the group's instances are derived; *spec* is the group's,
-    which says which nodes it prefers, and what drains one. A node that leaves stays drained, but is not preferred any
-    more.
+    *seeds* are the strings from which the priorities of the group's instances are derived, *homes* the homes of some of
+    them. *spec* is the group's, which says which nodes it prefers, and what drains one. A node that leaves stays
+    drained, but is not preferred any more.
     """
     final, running = _final_peers(nodes, status, spec), status.running
     if not running.listed:
@@ -107,7 +121,7 @@ def next_peers(
     listed = running.listed
     if is_complete:
         known = {name for name, peer in final.items() if name in listed or _is_accepted(peer, running)}
-        order = partial(priorities, preference=levels_of(final.values()), drained=drained_of(final.values()))
+        order = _Order(homes, levels_of(final.values()), drained_of(final.values()))
         listed = _next_listed(listed, known | (listed & status.pods), seeds, order)
     return tuple(
         _peer(name, final.get(name), running, is_listed=name in listed, is_complete=is_complete)
@@ -207,7 +221,7 @@ def _next_listed(current: frozenset[str], target: set[str], seeds: Iterable[str]
 
 def _agree(seed: str, current: Iterable[str], target: Iterable[str], order: _Order) -> bool:
     """Whether the two texts put no pair of nodes into opposite order."""
-    before, after = (dict(order(seed, nodes)) for nodes in (current, target))
+    before, after = (order.priorities(seed, nodes) for nodes in (current, target))
     both = sorted(before.keys() & after.keys(), key=lambda node: (-before[node], -after[node]))
     return all(
         min(before[higher], after[higher]) >= max(before[lower], after[lower]) for higher, lower in pairwise(both)
