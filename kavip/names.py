@@ -48,6 +48,7 @@ REASSIGN_ANNOTATION: Final = "kavip.io/reassign"
 ROTATE_ANNOTATION: Final = "kavip.io/rotate"  # on the CA's Secret
 ALLOW_STRANDING_ANNOTATION: Final = "kavip.io/allow-stranding"  # on a VIPPool
 TAKE_OVER_ANNOTATION: Final = "kavip.io/take-over"  # on a KeepalivedGroup
+REBALANCE_ANNOTATION: Final = "kavip.io/rebalance"  # on a KeepalivedGroup
 DRAIN_ANNOTATION: Final = "kavip.io/drain"  # on a Node
 DEFAULT_GROUP_LABEL: Final = "kavip.io/default-group"  # on a KeepalivedGroup
 

@@ -22,6 +22,7 @@ from kavip.vrrp.members import Peer, drained_of
 from kavip.vrrp.placement import leads_of, nodes_of, with_endpoint
 from kavip.vrrp.preference import levels_of, preferred_among
 from kavip.vrrp.priorities import NO_HOMES, seed_of, weight
+from kavip.vrrp.rebalance import Balance, balance_of
 from kavip.vrrp.spread import Lead
 from kavip.vrrp.units import Unit
 
@@ -33,12 +34,35 @@ class PlacedUnits:
     """
     The *names* of the units that run, and the *homes* of units, by name.
 
-    *holders*: if nothing is known of what runs, the node that is master, by unit.
+    *holders*: if nothing is known of what runs, the node that is master, by unit. *is_rebalanced*: the group asks for
+    the moves that balance it; *may_move*: the last one is over.
     """
 
     names: frozenset[str] = frozenset()
     homes: Mapping[str, str] = field(default_factory=lambda: NO_HOMES)
     holders: Mapping[str, str] = field(default_factory=lambda: NO_HOMES)
+    is_rebalanced: bool = False
+    may_move: bool = False
+
+
+class UnitOrder(NamedTuple):
+    """The order of the nodes of one unit, as in :func:`kavip.vrrp.priorities.priorities`."""
+
+    seed: str
+    levels: Mapping[str, int]
+    home: str = ""
+
+    @classmethod
+    def of(cls, group: str, unit: Unit, peers: Sequence[Peer], home: str = "") -> "UnitOrder":
+        """The order of the nodes *peers* of *unit* of *group*, with its *home*."""
+        return cls(seed_of(group, unit.name), levels_of(peers, unit.preferred), home)
+
+    def first(self, nodes: Collection[str], lead: Lead = ()) -> str:
+        """The one of *nodes* that ranks first, those of *lead* before all others; "" if there is none."""
+        return next((node for node in lead if node in nodes), "") or max(nodes, key=self._rank, default="")
+
+    def _rank(self, node: str) -> tuple[int, bool, int, str]:
+        return self.levels.get(node, 0), node == self.home, weight(self.seed, node), node
 
 
 def homes_of(
@@ -58,75 +82,100 @@ def homes_of(
     """
     present, names = {peer.name for peer in peers}, placed.names | {unit.name for unit in units}
     homes = {name: node for name, node in placed.homes.items() if name in names and node in present}
-    old: list[Unit] = []
-    new: list[Unit] = []
-    for unit in sorted(units, key=_NAME):
-        (old if unit.name in placed.names or unit.name in homes else new).append(unit)
+    known = placed.names | homes.keys()
+    new = sorted((unit for unit in units if unit.name not in known), key=_NAME)
     if not new:
         return homes
-    nodes = nodes_of(peers, unicast=unicast)
-    loads = _Loads(nodes, away=dead | drained_of(peers))
-    leads = leads_of(group, old, peers, unicast=unicast, dead=dead, homes=homes, memory=memory)
+    every = nodes_of(peers, unicast=unicast)
+    up = without(every, dead | drained_of(peers))
+    old = [unit for unit in units if unit.name in known]
+    loads, firsts = _Loads(), first_nodes_of(group, old, peers, homes, unicast=unicast, dead=dead, memory=memory)
     for unit in old:
-        order = _Order(seed_of(group, unit.name), levels_of(peers, unit.preferred), homes.get(unit.name, ""))
-        able, lead = loads.able(unit), leads.get(unit.name, ())
-        loads.add(unit, memory.last(_first, unit.name, order, able, lead))
+        loads.add(unit, firsts[unit.name])
     for unit in new:
-        order = _Order(seed_of(group, unit.name), levels_of(peers, unit.preferred))
-        holder = placed.holders.get(unit.name, "")
-        node = holder if holder in loads.able(unit) else loads.fewest(unit, order)
+        order, holder = UnitOrder.of(group, unit, peers), placed.holders.get(unit.name, "")
+        able = able_nodes(unit, up)
+        node = holder if holder in able else loads.fewest(unit, order, preferred_among(able, order.levels))
         loads.add(unit, node)
-        if node != _first(order, _common(unit, nodes)):
+        if node != order.first(able_nodes(unit, every)):
             homes[unit.name] = node
     return homes
 
 
-class _Order(NamedTuple):
-    """The order of the nodes of one unit, as in :func:`kavip.vrrp.priorities.priorities`."""
+def balance_with(
+    group: str,
+    units: Collection[Unit],
+    peers: Sequence[Peer],
+    homes: Mapping[str, str],
+    *,
+    unicast: bool,
+    dead: frozenset[str] = frozenset(),
+    memory: Memory = KEEPS_NOTHING,
+) -> Balance:
+    """The balance of *group* with these *homes*."""
+    up = without(nodes_of(peers, unicast=unicast), dead | drained_of(peers))
+    firsts = first_nodes_of(group, units, peers, homes, unicast=unicast, dead=dead, memory=memory)
+    allowed = {
+        unit.name: preferred_among(able_nodes(unit, up), levels_of(peers, unit.preferred))
+        for unit in units
+        if not unit.spread
+    }
+    return memory.last(balance_of, "", firsts, allowed, frozenset[str]().union(*up.values()))
 
-    seed: str
-    levels: Mapping[str, int]
-    home: str = ""
 
-    def rank(self, node: str) -> tuple[int, bool, int, str]:
-        """The higher of two nodes ranks first."""
-        return self.levels.get(node, 0), node == self.home, weight(self.seed, node), node
+def first_nodes_of(
+    group: str,
+    units: Collection[Unit],
+    peers: Sequence[Peer],
+    homes: Mapping[str, str],
+    *,
+    unicast: bool,
+    dead: frozenset[str] = frozenset(),
+    memory: Memory = KEEPS_NOTHING,
+) -> Mapping[str, str]:
+    """The node that ranks first for each of *units* of *group* with these *homes*, by unit; "" if none is up."""
+    up = without(nodes_of(peers, unicast=unicast), dead | drained_of(peers))
+    leads = leads_of(group, units, peers, unicast=unicast, dead=dead, homes=homes, memory=memory)
+    return {
+        unit.name: memory.last(
+            UnitOrder.first,
+            unit.name,
+            UnitOrder.of(group, unit, peers, homes.get(unit.name, "")),
+            able_nodes(unit, up),
+            leads.get(unit.name, ()),
+        )
+        for unit in units
+    }
 
 
-def _first(order: _Order, nodes: Collection[str], lead: Lead = ()) -> str:
-    """The one of *nodes* that ranks first; "" if there is none."""
-    return next((node for node in lead if node in nodes), "") or max(nodes, key=order.rank, default="")
+def without(nodes: Mapping[int, frozenset[str]], away: frozenset[str]) -> Mapping[int, frozenset[str]]:
+    """*nodes* by family without those that are *away*."""
+    return {family: each - away for family, each in nodes.items()}
 
 
-def _common(unit: Unit, nodes: Mapping[int, frozenset[str]]) -> frozenset[str]:
+def able_nodes(unit: Unit, nodes: Mapping[int, frozenset[str]]) -> frozenset[str]:
     """Those of *nodes*, by family, that can be master of all instances of *unit*; if there is none, of any."""
     some = [with_endpoint(nodes[family], unit) for family in unit.families]
     return frozenset.intersection(*some) or frozenset.union(*some) if some else frozenset()
 
 
 class _Loads:
-    """How many units each node is first for, of *nodes* by family, while some are *away*."""
+    """For how many units each node ranks first."""
 
-    def __init__(self, nodes: Mapping[int, frozenset[str]], *, away: frozenset[str]) -> None:
-        self._nodes = {family: each - away for family, each in nodes.items()}
+    def __init__(self) -> None:
         self._all: Counter[str] = Counter()
         self._of_service: Counter[tuple[str, str]] = Counter()
         self._of_family: Counter[tuple[str, tuple[int, ...], str]] = Counter()
 
-    def able(self, unit: Unit) -> frozenset[str]:
-        """The nodes that can be master of *unit* now."""
-        return _common(unit, self._nodes)
-
     def add(self, unit: Unit, node: str) -> None:
-        """Count *unit* for *node*, which is first for it."""
+        """Count *unit* for *node*."""
         self._all[node] += 1
         if unit.spread:
             self._of_service[unit.spread, node] += 1
             self._of_family[unit.spread, unit.families, node] += 1
 
-    def fewest(self, unit: Unit, order: _Order) -> str:
-        """The node for the new *unit*; "" if none can be master."""
-        nodes = preferred_among(self.able(unit), order.levels)
+    def fewest(self, unit: Unit, order: UnitOrder, nodes: Collection[str]) -> str:
+        """The one of *nodes* for the new *unit*; "" if there is none."""
         return min(nodes, key=lambda node: (*self._of(unit, node), -weight(order.seed, node), node), default="")
 
     def _of(self, unit: Unit, node: str) -> tuple[int, int, int]:
@@ -134,8 +183,4 @@ class _Loads:
         service = unit.spread
         if not service:
             return 0, 0, self._all[node]
-        return (
-            self._of_family[service, unit.families, node],
-            self._of_service[service, node],
-            self._all[node],
-        )
+        return self._of_family[service, unit.families, node], self._of_service[service, node], self._all[node]

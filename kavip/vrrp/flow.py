@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-_SOURCE: Final = 0
-_SINK: Final = 1
+SOURCE: Final = 0
+SINK: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def assign(items: Sequence[Item], room: Mapping[str, Room], network: "Network | 
     kinds: dict[tuple[str, int], int] = {}
     for place in sorted({place for item in items for place in item.costs} & room.keys()):
         total = network.add_vertex()
-        network.add_edge(total, _SINK, room[place].total, 0)
+        network.add_edge(total, SINK, room[place].total, 0)
         for kind in sorted({item.kind for item in items}):
             kinds[place, kind] = network.add_vertex()
             limit = room[place].kinds.get(kind, room[place].total)
@@ -48,7 +48,7 @@ def assign(items: Sequence[Item], room: Mapping[str, Room], network: "Network | 
     edges: list[dict[str, int]] = []
     for item in items:
         vertex = network.add_vertex()
-        network.add_edge(_SOURCE, vertex, 1, 0)
+        network.add_edge(SOURCE, vertex, 1, 0)
         edges.append(
             {
                 place: network.add_edge(vertex, kinds[place, item.kind], 1, cost)
@@ -94,9 +94,9 @@ class Network:
     def augment(self) -> bool:
         """Send one more unit along the cheapest path; return whether there is a path."""
         arrived: dict[int, int] = {}
-        cheapest: dict[int, int] = {_SOURCE: 0}
-        waiting = deque([_SOURCE])
-        queued = {_SOURCE}
+        cheapest: dict[int, int] = {SOURCE: 0}
+        waiting = deque([SOURCE])
+        queued = {SOURCE}
         while waiting:
             vertex = waiting.popleft()
             queued.discard(vertex)
@@ -106,13 +106,13 @@ class Network:
                 if not self.room[edge] or (end in cheapest and cheapest[end] <= cost):
                     continue
                 cheapest[end], arrived[end] = cost, edge
-                if end not in queued and end != _SINK:
+                if end not in queued and end != SINK:
                     queued.add(end)
                     waiting.append(end)
-        if _SINK not in arrived:
+        if SINK not in arrived:
             return False
-        vertex = _SINK
-        while vertex != _SOURCE:
+        vertex = SINK
+        while vertex != SOURCE:
             edge = arrived[vertex]
             self.room[edge] -= 1
             self.room[edge ^ 1] += 1

@@ -21,7 +21,7 @@ from kavip.api.group import GroupSpec, KeepalivedGroup
 from kavip.api.refusal import Refusal
 from kavip.memo import KEEPS_NOTHING, Memory
 from kavip.vrrp import keys, tracking, virtualips
-from kavip.vrrp.balance import PlacedUnits, homes_of
+from kavip.vrrp.balance import PlacedUnits, balance_with, homes_of
 from kavip.vrrp.globaldefs import globals_of
 from kavip.vrrp.grammar import Line
 from kavip.vrrp.groupspec import has_password
@@ -29,6 +29,7 @@ from kavip.vrrp.members import Member, Peer, drained_of, interfaces_of
 from kavip.vrrp.placement import leads_of
 from kavip.vrrp.preference import levels_of
 from kavip.vrrp.priorities import NO_HOMES, priorities, seed_of
+from kavip.vrrp.rebalance import Balance
 from kavip.vrrp.spread import Lead
 from kavip.vrrp.timing import timing_of
 from kavip.vrrp.tracking import Track
@@ -120,6 +121,7 @@ class Model:
     *problems*: by Service (for VIPs of the group itself, by ``ns/name/virtualips``), why something was left out.
     *dead*: the dead nodes because of which VIPs of spread Services have other first nodes, sorted.
     *drained*: the nodes that rank behind all others, sorted. *homes*: units and nodes, see :mod:`kavip.vrrp.balance`.
+    *balance*: as it is before the next move; None: the group does not ask for balance.
     """
 
     group: str
@@ -129,6 +131,7 @@ class Model:
     dead: tuple[str, ...] = ()
     drained: tuple[str, ...] = ()
     homes: tuple[tuple[str, str], ...] = ()
+    balance: Balance | None = None
 
     @property
     def tracks(self) -> tuple[str, ...]:
@@ -159,7 +162,12 @@ def model_of(
     builder.add_members(members)
     builder.set_families()
     units, unicast = builder.units.values(), bool(group.spec.unicast_enabled)
-    homes = homes_of(group.key, units, peers, placed, unicast=unicast, dead=dead, memory=memory) if placed else NO_HOMES
+    homes, balance = NO_HOMES, None
+    if placed is not None:
+        homes = homes_of(group.key, units, peers, placed, unicast=unicast, dead=dead, memory=memory)
+    if placed is not None and placed.is_rebalanced:
+        balance = balance_with(group.key, units, peers, homes, unicast=unicast, dead=dead, memory=memory)
+        homes = {**homes, **dict(balance.moves[:1])} if placed.may_move else homes
     place = partial(leads_of, group.key, units, peers, unicast=unicast, homes=homes, memory=memory)
     settled = place()
     leads = place(dead=dead) if dead else settled
@@ -185,6 +193,7 @@ def model_of(
         dead=tuple(sorted(dead)) if leads != settled else (),
         drained=tuple(sorted(drained_of(peers))),
         homes=tuple(sorted(homes.items())),
+        balance=balance,
     )
 
 

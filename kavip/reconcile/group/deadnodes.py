@@ -12,7 +12,7 @@ alive again when its keepalived runs the published text.
 from collections.abc import Iterable, Mapping
 
 from kavip.api.group import KeepalivedGroup
-from kavip.reconcile.observed.agentstates import BACKUP, MASTER, AgentStates, Contact, NodeState
+from kavip.reconcile.observed.agentstates import BACKUP, MASTER, AgentStates, Contact, NodeState, masters_by_instance
 from kavip.reconcile.rollout.configmap import Revision
 from kavip.snapshot import Snapshot
 from kavip.vrrp.running import first_nodes, running_nodes
@@ -34,7 +34,8 @@ def dead_nodes(
     kept = nodes.dead & nodes.listed
     kept -= {node for node in kept & up if states[node].config_hash == running.hash}
     suspects = {node for node in nodes.listed - up - kept if node in states or _is_unready(snapshot, node)}
-    proven = _proven(suspects, running.text, nodes.dead, _masters(up, states)) if suspects else frozenset[str]()
+    masters = masters_by_instance({node: states[node] for node in up}) if suspects else {}
+    proven = _proven(suspects, running.text, nodes.dead, masters) if suspects else frozenset[str]()
     return kept | proven
 
 
@@ -49,16 +50,6 @@ def _is_up(state: NodeState | None, contact: Contact | None) -> bool:
     if state is None or not state.running or (contact is not None and contact.is_silent):
         return False
     return any(each.state in (MASTER, BACKUP) for each in state.instances)
-
-
-def _masters(up: Iterable[str], states: Mapping[str, NodeState]) -> Mapping[str, set[str]]:
-    """The nodes that report that they are master, by instance."""
-    found: dict[str, set[str]] = {}
-    for node in up:
-        for each in states[node].instances:
-            if each.state == MASTER:
-                found.setdefault(each.name, set()).add(node)
-    return found
 
 
 def _proven(

@@ -61,6 +61,12 @@ class Desired:
         return (*self.nodes, *self.leaving_nodes)
 
     @property
+    def is_rebalancing(self) -> bool:
+        """Whether instances are to move so that the nodes lead equally many."""
+        model = self.configuration.final
+        return bool(model and model.balance and model.balance.moves)
+
+    @property
     def reserved(self) -> GroupReservation:
         """The VRIDs and the port that no other group may take from now on."""
         model = self.configuration.model
@@ -91,10 +97,10 @@ def desired_of(
     status = rollout_status(snapshot, group, observed, running=existing.running, now=now)
     leaving = _leaving_nodes(snapshot, group, nodes, pods=status.pods)
     seeds = [seed_of(group.key, key) for key in router_ids.persisted]
-    placed = placed_units(group, observed.agents, existing.running)
+    dead = dead_nodes(snapshot, group, observed.agents, existing.running)
+    placed = placed_units(group, existing, observed.agents, is_settled=not (status.behind or status.leaving or dead))
     homes = {seed_of(group.key, unit): node for unit, node in placed.homes.items()}
     peers = next_peers((*nodes, *leaving), status, seeds=seeds, homes=homes, spec=group.spec)
-    dead = dead_nodes(snapshot, group, observed.agents, existing.running)
     builder = ConfigurationBuilder(snapshot, group, peers, running, coexistence, placed, dead)
     configuration = builder.build(members, router_ids)
     return Desired(

@@ -45,7 +45,7 @@ def ready(
         return ConditionState("False", Reason.PODS_NOT_READY, message + cause)
     if collision := _heard_collision(group, nodes, states) or _group_collision(snapshot, group, desired):
         return ConditionState("True", Reason.VRID_COLLISION, collision)
-    notes = (*_drained(group, desired), *_warnings(nodes, states))
+    notes = (*_drained(group, desired), *_balance(group, desired), *_warnings(nodes, states))
     return ConditionState("True", Reason.READY, "; ".join(("every pod is ready", *notes)))
 
 
@@ -92,6 +92,25 @@ def _drained(group: KeepalivedGroup, desired: Desired) -> Iterator[str]:
     elif len(signals) == len(desired.nodes):
         last = sorted(signals.keys() - (desired.configuration.final.drained if desired.configuration.final else ()))
         yield f"all nodes are drained, so {few(last)} {'keeps its' if len(last) == 1 else 'keep their'} VIPs"
+
+
+def _balance(group: KeepalivedGroup, desired: Desired) -> Iterator[str]:
+    """How far the group is that asks for balance."""
+    if group.metadata.annotation(names.REBALANCE_ANNOTATION) != "true":
+        return
+    if group.spec.no_preempt:
+        yield f"with noPreempt {names.REBALANCE_ANNOTATION} moves nothing"
+    balance = desired.configuration.final.balance if desired.configuration.final else None
+    if balance is None:
+        return
+    what = f"{balance.highest} of {balance.units} instances"
+    if balance.moves:
+        unit, node = balance.moves[0]
+        yield f"rebalancing: one node ranks first for {what}; moves left: {len(balance.moves)}, next {unit} to {node}"
+    elif balance.highest > balance.most:
+        yield f"as balanced as preferences and spread allow: one node ranks first for {what}"
+    else:
+        yield f"balanced: no node ranks first for more than {what}"
 
 
 # --- warnings ---------------------------------------------------------------------------------------------------------

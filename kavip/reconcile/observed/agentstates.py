@@ -163,3 +163,13 @@ class AgentStates:
             states={**other_states, group: states} if states else other_states,
             contacts={**other_contacts, group: contacts} if contacts else other_contacts,
         )
+
+
+def masters_by_instance(states: Mapping[str, NodeState]) -> Mapping[str, set[str]]:
+    """The nodes that report in *states* that they are master, by instance."""
+    found: dict[str, set[str]] = {}
+    for node, state in states.items():
+        for each in state.instances:
+            if each.state == MASTER:
+                found.setdefault(each.name, set()).add(node)
+    return found
