@@ -52,11 +52,6 @@ class UnitOrder(NamedTuple):
     levels: Mapping[str, int]
     home: str = ""
 
-    @classmethod
-    def of(cls, group: str, unit: Unit, peers: Sequence[Peer], home: str = "") -> "UnitOrder":
-        """The order of the nodes *peers* of *unit* of *group*, with its *home*."""
-        return cls(seed_of(group, unit.name), levels_of(peers, unit.preferred), home)
-
     def first(self, nodes: Collection[str], lead: Lead = ()) -> str:
         """The one of *nodes* that ranks first, those of *lead* before all others; "" if there is none."""
         return next((node for node in lead if node in nodes), "") or max(nodes, key=self._rank, default="")
@@ -93,8 +88,8 @@ def homes_of(
     for unit in old:
         loads.add(unit, firsts[unit.name])
     for unit in new:
-        order, holder = UnitOrder.of(group, unit, peers), placed.holders.get(unit.name, "")
-        able = able_nodes(unit, up)
+        order = UnitOrder(seed_of(group, unit.name), levels_of(peers, unit.preferred))
+        able, holder = able_nodes(unit, up), placed.holders.get(unit.name, "")
         node = holder if holder in able else loads.fewest(unit, order, preferred_among(able, order.levels))
         loads.add(unit, node)
         if node != order.first(able_nodes(unit, every)):
@@ -136,12 +131,14 @@ def first_nodes_of(
     """The node that ranks first for each of *units* of *group* with these *homes*, by unit; "" if none is up."""
     up = without(nodes_of(peers, unicast=unicast), dead | drained_of(peers))
     leads = leads_of(group, units, peers, unicast=unicast, dead=dead, homes=homes, memory=memory)
+    levels = {preferred: levels_of(peers, preferred) for preferred in {unit.preferred for unit in units}}
+    able = {_kind(unit): able_nodes(unit, up) for unit in {_kind(unit): unit for unit in units}.values()}
     return {
         unit.name: memory.last(
             UnitOrder.first,
             unit.name,
-            UnitOrder.of(group, unit, peers, homes.get(unit.name, "")),
-            able_nodes(unit, up),
+            UnitOrder(seed_of(group, unit.name), levels[unit.preferred], homes.get(unit.name, "")),
+            able[_kind(unit)],
             leads.get(unit.name, ()),
         )
         for unit in units
@@ -157,6 +154,11 @@ def able_nodes(unit: Unit, nodes: Mapping[int, frozenset[str]]) -> frozenset[str
     """Those of *nodes*, by family, that can be master of all instances of *unit*; if there is none, of any."""
     some = [with_endpoint(nodes[family], unit) for family in unit.families]
     return frozenset.intersection(*some) or frozenset.union(*some) if some else frozenset()
+
+
+def _kind(unit: Unit) -> tuple[tuple[int, ...], frozenset[str]]:
+    """What the nodes that can be master of *unit* depend on."""
+    return unit.families, unit.endpoints
 
 
 class _Loads:

@@ -98,7 +98,13 @@ def desired_of(
     leaving = _leaving_nodes(snapshot, group, nodes, pods=status.pods)
     seeds = [seed_of(group.key, key) for key in router_ids.persisted]
     dead = dead_nodes(snapshot, group, observed.agents, existing.running)
-    placed = placed_units(group, existing, observed.agents, is_settled=not (status.behind or status.leaving or dead))
+    placed = placed_units(
+        group,
+        existing.published,
+        running.values(),
+        observed.agents.states_of(group.key),
+        is_settled=not (status.behind or status.leaving or dead),
+    )
     homes = {seed_of(group.key, unit): node for unit, node in placed.homes.items()}
     peers = next_peers((*nodes, *leaving), status, seeds=seeds, homes=homes, spec=group.spec)
     builder = ConfigurationBuilder(snapshot, group, peers, running, coexistence, placed, dead)

@@ -8,33 +8,55 @@ A group with the annotation ``kavip.io/rebalance: "true"`` is balanced, one move
 when every node runs the text, and each instance is on the node that ranks first.
 """
 
+from collections.abc import Iterable, Mapping
+
 from kavip import names
 from kavip.api.group import KeepalivedGroup
-from kavip.reconcile.group.existing import Existing
-from kavip.reconcile.observed.agentstates import MASTER, AgentStates, masters_by_instance
+from kavip.reconcile.observed.agentstates import MASTER, NodeState, masters_by_instance
+from kavip.reconcile.rollout.configmap import PublishedRevisions
 from kavip.vrrp import keys
 from kavip.vrrp.balance import PlacedUnits
-from kavip.vrrp.running import first_nodes, running_nodes
+from kavip.vrrp.running import RunningInstance, first_nodes, running_nodes
 
 
-def placed_units(group: KeepalivedGroup, existing: Existing, agents: AgentStates, *, is_settled: bool) -> PlacedUnits:
-    """What is placed of *group*, of which so much is *existing*; *is_settled*: every node runs the published text."""
-    masters = masters_by_instance(agents.states_of(group.key))
-    if existing.published is None:
-        recorded = {
-            keys.unit_name(each.name, each.family): each.node
-            for each in group.status.instances or ()
-            if each.state == MASTER and each.node
-        }
-        reported = {keys.unit_name(name, 6): min(nodes) for name, nodes in masters.items()}
-        return PlacedUnits(holders={**recorded, **reported})
-    running = existing.published.current
-    units = (keys.unit_name(each.name, each.identity.anchor.address.family) for each in running.running.values())
-    is_rebalanced = group.metadata.annotation(names.REBALANCE_ANNOTATION) == "true" and not group.spec.no_preempt
-    may_move = is_rebalanced and is_settled and existing.published.next is None
+def placed_units(
+    group: KeepalivedGroup,
+    published: PublishedRevisions | None,
+    running: Iterable[RunningInstance],
+    states: Mapping[str, NodeState],
+    *,
+    is_settled: bool,
+) -> PlacedUnits:
+    """
+    What is placed of *group*, by what is *published*; None: there is no ConfigMap.
+
+    *running* are the instances of the published text, *states* the answers of the agents. *is_settled*: every node runs
+    the published text.
+    """
+    if published is None:
+        return PlacedUnits(holders={**_recorded(group), **_reported(states)})
+    text = published.current.text
+    wants_balance = group.metadata.annotation(names.REBALANCE_ANNOTATION) == "true" and not group.spec.no_preempt
     return PlacedUnits(
-        frozenset(units),
-        running_nodes(running.text).homes,
-        is_rebalanced=is_rebalanced,
-        may_move=may_move and all(masters.get(name) == {node} for name, node in first_nodes(running.text).items()),
+        frozenset(keys.unit_name(each.name, each.identity.anchor.address.family) for each in running),
+        running_nodes(text).homes,
+        is_rebalanced=wants_balance,
+        may_move=wants_balance and is_settled and published.next is None and _is_in_place(text, states),
     )
+
+
+def _recorded(group: KeepalivedGroup) -> Mapping[str, str]:
+    """The nodes that are master by the group's status, by unit."""
+    masters = (each for each in group.status.instances or () if each.state == MASTER and each.node)
+    return {keys.unit_name(each.name, each.family): each.node for each in masters}
+
+
+def _reported(states: Mapping[str, NodeState]) -> Mapping[str, str]:
+    """The nodes that report that they are master, by unit."""
+    return {keys.unit_name(name, 6): min(nodes) for name, nodes in masters_by_instance(states).items()}
+
+
+def _is_in_place(text: str, states: Mapping[str, NodeState]) -> bool:
+    """Whether the node that ranks first for each instance of *text* is its only master."""
+    masters = masters_by_instance(states)
+    return all(masters.get(name) == {node} for name, node in first_nodes(text).items())
