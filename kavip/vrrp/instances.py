@@ -61,7 +61,8 @@ class Instance:
 
     A node that is not among the *sources* (node, address) cannot become master, but the others may listen to it as a
     peer. *also* is advertised with the anchor, as the nodes that already run the instance do. With *trusting*,
-    advertisements from any source address are accepted.
+    advertisements from any source address are accepted. ``nopreempt`` does not hold on the *successor* of a drained
+    node.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Instance:
     tracks: tuple[Track, ...] = ()
     also: tuple[VirtualIP, ...] = ()
     trusting: bool = False
+    successor: str = ""
 
     @property
     def addresses(self) -> tuple[VirtualIP, ...]:

@@ -3,9 +3,11 @@
 import msgspec
 import pytest
 
+from hack.testbed import process
 from kavip import names
 from kavip.api.cluster import Node
 from kavip.vrrp.priorities import priorities, seed_of
+from tests.agent.pod import PATIENCE
 from tests.reconcile.simulatedcluster import GROUP
 from tests.support import build
 from tests.transitions.conftest import MakeLiveGroup
@@ -39,6 +41,11 @@ def drained(live: LiveGroup, name: str, *, note: str = "true") -> Node:
     node = build.node(name, live.lan.node(name).ipv4)
     metadata = msgspec.structs.replace(node.metadata, annotations={names.DRAIN_ANNOTATION: note})
     return msgspec.structs.replace(node, metadata=metadata)
+
+
+def masters(live: LiveGroup) -> dict[str, str]:
+    """The one master of each Service."""
+    return {name: live.master(name) for name in sorted(live.preferred_nodes())}
 
 
 def test_a_drain_moves_each_vip_once_and_cleanly(make_live_group: MakeLiveGroup) -> None:
@@ -76,6 +83,32 @@ def test_a_drain_moves_each_vip_once_and_cleanly(make_live_group: MakeLiveGroup)
         assert live.wait_for_masters() == before
     for vip in moving.values():
         assert returning.moved_cleanly(vip, moves=1), returning.timeline()
+
+
+def test_a_drain_moves_vips_with_no_preempt_too(make_live_group: MakeLiveGroup) -> None:
+    """Each once, to the node that ranks next; when the drained node returns, they stay."""
+    live = make_live_group(3)
+    live.apply(group(no_preempt=True), *(service(f"shop/s{number}", vip) for number, vip in enumerate(VIPS)))
+    live.wait_until_stable()
+    before = masters(live)
+    moving = {name for name, node in before.items() if node == "n1"}
+    assert moving
+    with record(live, VIPS) as leaving:
+        live.apply(drained(live, "n1"))
+        process.wait_for("n1 has no VIP", lambda: live.step() and not live.pods["n1"].masters(), timeout=PATIENCE)
+        live.wait_until_stable()
+        live.settle()
+    after = masters(live)
+    assert {name for name in before if before[name] != after[name]} == moving
+    assert "@^" not in "".join(line for line in live.text.splitlines() if "nopreempt" in line)
+    assert leaving.double_masters == (), leaving.timeline()
+    for number, vip in enumerate(VIPS):
+        assert leaving.moved_cleanly(vip, moves=int(f"shop/s{number}" in moving)), leaving.timeline()
+    with record(live, VIPS) as returning:
+        live.apply(drained(live, "n1", note="false"))
+        live.wait_until_stable()
+    assert masters(live) == after
+    assert (returning.transitions, returning.failures) == ({}, {}), returning.timeline()
 
 
 def test_the_last_node_keeps_its_vips(make_live_group: MakeLiveGroup) -> None:

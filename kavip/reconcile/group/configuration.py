@@ -53,7 +53,8 @@ class ConfigurationBuilder:
     """
     Builds the configuration of *group* for the nodes *peers*, which now run the instances *running*.
 
-    *placed*: the units that keep their place. *dead*: the nodes that are dead.
+    *placed*: the units that keep their place. *dead*: the nodes that are dead. *candidates*: by instance, the nodes
+    that can take over from a drained one.
     """
 
     snapshot: Snapshot
@@ -63,6 +64,7 @@ class ConfigurationBuilder:
     coexistence: Coexistence
     placed: PlacedUnits
     dead: frozenset[str] = frozenset()
+    candidates: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
 
     def build(self, members: Shards, router_ids: RouterIDs) -> GroupConfiguration:
         """The configuration with *members*."""
@@ -134,7 +136,15 @@ class ConfigurationBuilder:
             placed=self.placed,
             memory=memory,
         )
+        if self.candidates:
+            model = replace(model, instances=tuple(map(self._with_successor, model.instances)))
         return self.coexistence.adapt(model, self.peers)
+
+    def _with_successor(self, instance: Instance) -> Instance:
+        """*instance* with the first of its candidates."""
+        candidates = self.candidates.get(instance.name, ())
+        ranked = [(number, node) for node, number in instance.priorities if node in candidates]
+        return replace(instance, successor=max(ranked)[1]) if ranked else instance
 
 
 def _key_of(instance: Instance) -> str:

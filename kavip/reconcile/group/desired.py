@@ -19,12 +19,14 @@ from kavip.reconcile.group.localpolicy import local_tracks
 from kavip.reconcile.group.members import members_of
 from kavip.reconcile.group.placedunits import placed_units
 from kavip.reconcile.group.routerids import RouterIDs, assign_router_ids
+from kavip.reconcile.group.successors import candidates_of
 from kavip.reconcile.observed import neighbours
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import GroupReservation, ReconcileOptions
 from kavip.reconcile.rollout.peers import is_final, next_peers, rollout_status
 from kavip.snapshot import Snapshot
 from kavip.vrrp import keys
+from kavip.vrrp.members import drained_of
 from kavip.vrrp.priorities import seed_of
 from kavip.vrrp.running import running_instances
 from kavip.vrrp.sharding import Shards
@@ -97,17 +99,19 @@ def desired_of(
     status = rollout_status(snapshot, group, observed, running=existing.running, now=now)
     leaving = _leaving_nodes(snapshot, group, nodes, pods=status.pods)
     seeds = [seed_of(group.key, key) for key in router_ids.persisted]
+    states = observed.agents.states_of(group.key)
     dead = dead_nodes(snapshot, group, observed.agents, existing.running)
     placed = placed_units(
         group,
         existing.published,
         running.values(),
-        observed.agents.states_of(group.key),
+        states,
         is_settled=not (status.behind or status.leaving or dead),
     )
     homes = {seed_of(group.key, unit): node for unit, node in placed.homes.items()}
     peers = next_peers((*nodes, *leaving), status, seeds=seeds, homes=homes, spec=group.spec)
-    builder = ConfigurationBuilder(snapshot, group, peers, running, coexistence, placed, dead)
+    candidates = candidates_of(drained_of(peers), states, observed.agents.contacts_of(group.key))
+    builder = ConfigurationBuilder(snapshot, group, peers, running, coexistence, placed, dead, candidates)
     configuration = builder.build(members, router_ids)
     return Desired(
         members=members,

@@ -87,9 +87,7 @@ def _drained(group: KeepalivedGroup, desired: Desired) -> Iterator[str]:
     if not signals:
         return
     yield f"drained: {few([f'{name} ({signal})' for name, signal in signals.items()])}"
-    if group.spec.no_preempt:
-        yield "with noPreempt a drained node keeps the VIPs that it has"
-    elif len(signals) == len(desired.nodes):
+    if len(signals) == len(desired.nodes):
         last = sorted(signals.keys() - (desired.configuration.final.drained if desired.configuration.final else ()))
         yield f"all nodes are drained, so {few(last)} {'keeps its' if len(last) == 1 else 'keep their'} VIPs"
 

@@ -1,6 +1,7 @@
 """Drained nodes in the text of a group, and in its condition Ready."""
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 from kavip import names
 from kavip.api.cluster import Node
 from kavip.reconcile import enqueue
+from kavip.reconcile.observed.agentstates import AgentStates, Contact, InstanceState, NodeState
 from kavip.reconcile.plan import Key, KeyKind
 from kavip.vrrp.running import first_nodes, running_nodes
 from tests.reconcile.simulatedcluster import GROUP, SimulatedCluster, cluster, pod
@@ -85,10 +87,55 @@ def test_all_nodes_at_once_are_not_drained() -> None:
     assert simulation.text() == before
 
 
-def test_with_no_preempt_vips_stay() -> None:
-    """keepalived moves no VIP from a live master then, and Ready says so."""
-    message = drain(simulated(no_preempt=True), {"n1"})
-    assert message.endswith("drained: n1 (kavip.io/drain); with noPreempt a drained node keeps the VIPs that it has")
+def report(simulation: SimulatedCluster, masters: Mapping[str, str], *, faulty: str = "", silent: str = "") -> None:
+    """Let all agents report these masters; *faulty* is in FAULT for all others, and *silent* does not answer."""
+    agents = AgentStates()
+    for name in NODES:
+        roles = tuple(
+            InstanceState(each, 1, 4, "MASTER" if node == name else "FAULT" if name == faulty else "BACKUP", 1)
+            for each, node in masters.items()
+        )
+        agents = agents.with_state(GROUP, name, state=NodeState(instances=roles))
+        agents = agents.with_contact(GROUP, name, contact=Contact(is_silent=name == silent))
+    simulation.agents = agents
+
+
+def exceptions(simulation: SimulatedCluster) -> dict[str, str]:
+    """The node on which an instance has no nopreempt, by instance; "" if it has it on all nodes."""
+    found = re.findall(r"^vrrp_instance (\S+) \{\n(?:.*\n)*?    (?:@\^(\S+) )?nopreempt\n", simulation.text(), re.M)
+    assert len(found) == len(SERVICES)
+    return dict(found)
+
+
+def test_with_no_preempt_one_node_may_take_each_vip() -> None:
+    """The first one that can; only while a drained node is the one master, and only from that one."""
+    simulation = simulated(no_preempt=True)
+    masters = dict(first_nodes(simulation.text()))
+    report(simulation, masters)
+    drain(simulation, {"n1"})
+    found = exceptions(simulation)
+    left = {name for name, node in masters.items() if node == "n1"}
+    order = first_nodes(simulation.text())
+    assert left and found == {name: order[name] if name in left else "" for name in masters}
+    for changed in ({"faulty": "n2"}, {"silent": "n2"}):
+        report(simulation, masters, **changed)
+        drain(simulation, {"n1"})
+        assert exceptions(simulation) == {name: "n3" if name in left else "" for name in masters}
+    report(simulation, {name: order[name] for name in masters})
+    drain(simulation, {"n1"})
+    assert set(exceptions(simulation).values()) == {""}
+    drain(simulation, ())
+    assert set(exceptions(simulation).values()) == {""}
+
+
+def test_without_no_preempt_no_text_changes_for_masters() -> None:
+    """The priorities alone move the VIPs."""
+    simulation = simulated()
+    drain(simulation, {"n1"})
+    text = simulation.text()
+    report(simulation, dict.fromkeys((service.key for service in SERVICES), "n1"))
+    drain(simulation, {"n1"})
+    assert simulation.text() == text
 
 
 @pytest.mark.parametrize(("drained", "is_enqueued"), [(True, True), (False, False)])
