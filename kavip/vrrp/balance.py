@@ -92,7 +92,7 @@ def homes_of(
         able, holder = able_nodes(unit, up), placed.holders.get(unit.name, "")
         node = holder if holder in able else loads.fewest(unit, order, preferred_among(able, order.levels))
         loads.add(unit, node)
-        if node != order.first(able_nodes(unit, every)):
+        if node and node != order.first(able_nodes(unit, every)):
             homes[unit.name] = node
     return homes
 
@@ -113,7 +113,7 @@ def balance_with(
     allowed = {
         unit.name: preferred_among(able_nodes(unit, up), levels_of(peers, unit.preferred))
         for unit in units
-        if not unit.spread
+        if not unit.spread and all(line.keyword != "nopreempt" for line in unit.lines)
     }
     return memory.last(balance_of, "", firsts, allowed, frozenset[str]().union(*up.values()))
 

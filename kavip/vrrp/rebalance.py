@@ -7,8 +7,8 @@ flow (:mod:`kavip.vrrp.flow`): from each node with too many units over those tha
 fill the nodes with fewest units first. They are in an order in which each finds room on its node, and are made one
 after the other.
 
-A unit moves only to nodes that it prefers as much as any that is up. The VIPs of a Service with spread stay. If
-preferences allow no balance, what remains is the best that they allow.
+A unit moves only to nodes that it prefers as much as any that is up. Units of a Service with spread stay, and those
+with ``nopreempt``. If preferences allow no balance, what remains is the best that they allow.
 """
 
 from collections import Counter

@@ -36,6 +36,7 @@ _DEAD: Final = re.compile(r"^# kavip: dead (\S+)$", re.MULTILINE)
 _HOME: Final = re.compile(r"^# kavip: home (\S+) (\S+)$", re.MULTILINE)
 _DRAINED: Final = re.compile(r"^# kavip: drained (\S+)$", re.MULTILINE)
 _PRIORITY: Final = re.compile(r"^    @(\S+) priority (\d+)$", re.MULTILINE)
+_NO_PREEMPT: Final = re.compile(r"^    (?:@\^\S+ )?nopreempt$", re.MULTILINE)
 _LOCAL: Final = f"\n        {LOCAL}"
 _NODE: Final = re.compile(
     r"^ +@(?P<listed>\S+) priority \d+$|^ +@(?P<source>[^\s^]+) unicast_src_ip (?P<own>\S+)$"
@@ -170,16 +171,17 @@ def running_nodes(text: str) -> RunningNodes:
     return RunningNodes(frozenset(listed), frozenset(sources), frozenset(accepted), dead, drained, homes)
 
 
-def first_nodes(text: str, *, dead: frozenset[str] = frozenset()) -> Mapping[str, str]:
+def first_nodes(text: str, *, dead: frozenset[str] = frozenset(), preempting: bool = False) -> Mapping[str, str]:
     """
     The node that should be master of each instance of *text*, without those that are *dead*.
 
-    Instances that follow endpoints are left out: their text does not say on which nodes these are.
+    Instances that follow endpoints are left out: their text does not say on which nodes these are. With *preempting*,
+    those with ``nopreempt`` are left out too: any node may be their master.
     """
     found: dict[str, str] = {}
     for name, block in _blocks(text):
         ranked = [(int(number), node) for node, number in _PRIORITY.findall(block) if node not in dead]
-        if ranked and _LOCAL not in block:
+        if ranked and _LOCAL not in block and not (preempting and _NO_PREEMPT.search(block)):
             found[name] = max(ranked)[1]
     return found
 

@@ -135,6 +135,14 @@ def test_dead_and_drained_nodes_get_nothing_new() -> None:
         assert all(again[name] == node for name, node in firsts(before).items())
 
 
+def test_an_instance_that_no_node_can_hold_has_no_home() -> None:
+    """Only the drained node has an IPv6 address; it keeps the VIP."""
+    only = parse_address("2001:db8:1::1")
+    nodes = [replace(each, ipv6=only if each.is_drained else None) for each in peers_of(3, drained=["n1"])]
+    model = grown(NOTHING, [member(1, vips=0, ipv6=True)], nodes)
+    assert [each.family for each in model.instances] == [6] and model.homes == ()
+
+
 def test_preferred_nodes_come_first() -> None:
     """New instances are balanced over these; a home on another node waits behind them."""
     members = [member(number) for number in range(6)]

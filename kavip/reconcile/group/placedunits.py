@@ -57,6 +57,6 @@ def _reported(states: Mapping[str, NodeState]) -> Mapping[str, str]:
 
 
 def _is_in_place(text: str, states: Mapping[str, NodeState]) -> bool:
-    """Whether the node that ranks first for each instance of *text* is its only master."""
+    """Whether the node that ranks first for each instance of *text* is its only master, if it can become it."""
     masters = masters_by_instance(states)
-    return all(masters.get(name) == {node} for name, node in first_nodes(text).items())
+    return all(masters.get(name) == {node} for name, node in first_nodes(text, preempting=True).items())

@@ -135,6 +135,21 @@ def test_with_no_preempt_nothing_moves() -> None:
     assert message(simulation) == "with noPreempt kavip.io/rebalance moves nothing"
 
 
+def test_what_has_nopreempt_does_not_move() -> None:
+    """And the others do not wait for it: any node may hold it."""
+    simulation = unbalanced(allow_verbatim=["nopreempt"])
+    lasting = simulation.snapshot.services[min(simulation.snapshot.services)]
+    note = {**(lasting.metadata.annotations or {}), names.VERBATIM_ANNOTATION: '{"nopreempt": ""}'}
+    metadata = msgspec.structs.replace(lasting.metadata, annotations=note)
+    simulation.snapshot.put(msgspec.structs.replace(lasting, metadata=metadata))
+    for _ in range(4):
+        report(simulation, {**settle(simulation), lasting.key: "n2"})
+    after = settle(simulation)
+    assert "\n    nopreempt\n" in simulation.text()
+    assert after[lasting.key] == "n1" and Counter(after.values()) == {"n1": 2, "n2": 1, "n3": 1}
+    assert message(simulation).startswith("balanced: ")
+
+
 @pytest.mark.parametrize("preferred", [["n1"], ["n1", "n2"]])
 def test_preferences_win(preferred: list[str]) -> None:
     """Instances move only among preferred nodes; Ready says where that leaves the group."""
