@@ -1,15 +1,15 @@
 """Advertised and ``kubectl kavip status``, with a real API server, the controller and fake agents."""
 
-import asyncio
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Thread
+from threading import Lock, Thread
 from urllib.parse import urlsplit
 
 import pytest
@@ -181,38 +181,50 @@ class Relay:
         self.port = free_port()
         self._cluster |= {"server": f"https://127.0.0.1:{self.port}", "tls-server-name": self._server[0]}
         self.kubeconfig = config
-        self._loop = asyncio.new_event_loop()
-        self._listening: asyncio.Server | None = None
-        self._open: set[asyncio.StreamWriter] = set()
-        Thread(target=self._loop.run_forever, daemon=True).start()
+        self._lock = Lock()
+        self._listening: socket.socket | None = None
+        self._open: set[socket.socket] = set()
 
     def open(self) -> None:
         """Accept connections."""
-        asyncio.run_coroutine_threadsafe(self._serve(), self._loop).result(30)
+        self._listening = socket.create_server(("127.0.0.1", self.port))
+        Thread(target=self._accept, args=(self._listening,), daemon=True).start()
 
     def close(self) -> None:
-        """Accept no connection, and close the open ones."""
-        asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(30)
+        """Accept no connection, and close the open ones: those, too, that were accepted a moment ago."""
+        with self._lock:
+            ended = [*self._open, *([self._listening] if self._listening else [])]
+            self._listening, self._open = None, set()
+        for each in ended:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for it
+            each.close()
 
-    async def _serve(self) -> None:
-        self._listening = await asyncio.start_server(self._pass, "127.0.0.1", self.port)
+    def _accept(self, listening: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = listening.accept()
+                Thread(target=self._pass, args=(listening, near), daemon=True).start()
 
-    async def _shut(self) -> None:
-        if self._listening:
-            self._listening.close()
-        for each in self._open:
-            each.transport.abort()
+    def _pass(self, listening: socket.socket, near: socket.socket) -> None:
+        with near, socket.create_connection(self._server) as far:
+            with self._lock:
+                if self._listening is not listening:
+                    return
+                self._open |= {near, far}
+            back = Thread(target=_copy, args=(far, near), daemon=True)
+            back.start()
+            _copy(near, far)
+            back.join()
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        far, back = await asyncio.open_connection(*self._server)
-        self._open |= {writer, back}
-        await asyncio.gather(self._copy(reader, back), self._copy(far, writer), return_exceptions=True)
 
-    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while content := await reader.read(65536):
-            writer.write(content)
-            await writer.drain()
-        writer.close()
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    """Pass on what comes from *source* until one of both ends."""
+    with suppress(OSError):
+        while content := source.recv(65536):
+            target.sendall(content)
+    with suppress(OSError):
+        target.shutdown(socket.SHUT_RDWR)
 
 
 def test_the_watch_survives_the_loss_of_the_api_server(installation: Installation, tmp_path: Path) -> None:
