@@ -14,7 +14,7 @@ of the text follows from that. The modules, in the order of the data:
 * :mod:`~kavip.vrrp.units`: which unit carries which address (:mod:`kavip.vrrp.virtualips`);
 * :mod:`~kavip.vrrp.priorities`: the order of the nodes of each instance, of which some are preferred
   (:mod:`kavip.vrrp.preference`) or drained (:mod:`kavip.vrrp.drain`). New instances change it so that the nodes lead
-  equally many (:mod:`kavip.vrrp.balance`), others move for that on request (:mod:`kavip.vrrp.rebalance`), and
+  equally many (:mod:`kavip.vrrp.homes`), others move for that on request (:mod:`kavip.vrrp.rebalance`), and
   :mod:`kavip.vrrp.placement` changes it where the VIPs of one Service are spread (:mod:`kavip.vrrp.spread`, like
   rebalancing a minimum-cost flow of :mod:`kavip.vrrp.flow`);
 * :mod:`~kavip.vrrp.instances`: the model of one group, with :mod:`kavip.vrrp.globaldefs`, :mod:`kavip.vrrp.timing` and

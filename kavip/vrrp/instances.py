@@ -21,10 +21,10 @@ from kavip.api.group import GroupSpec, KeepalivedGroup
 from kavip.api.refusal import Refusal
 from kavip.memo import KEEPS_NOTHING, Memory
 from kavip.vrrp import keys, tracking, virtualips
-from kavip.vrrp.balance import PlacedUnits, balance_with, homes_of
 from kavip.vrrp.globaldefs import globals_of
 from kavip.vrrp.grammar import Line
 from kavip.vrrp.groupspec import has_password
+from kavip.vrrp.homes import HomeFinder, PlacedUnits
 from kavip.vrrp.members import Member, Peer, drained_of, interfaces_of
 from kavip.vrrp.placement import leads_of
 from kavip.vrrp.preference import levels_of
@@ -122,7 +122,7 @@ class Model:
 
     *problems*: by Service (for VIPs of the group itself, by ``ns/name/virtualips``), why something was left out.
     *dead*: the dead nodes because of which VIPs of spread Services have other first nodes, sorted.
-    *drained*: the nodes that rank behind all others, sorted. *homes*: units and nodes, see :mod:`kavip.vrrp.balance`.
+    *drained*: the nodes that rank behind all others, sorted. *homes*: units and nodes, see :mod:`kavip.vrrp.homes`.
     *balance*: as it is before the next move; None: the group does not ask for balance.
     """
 
@@ -164,12 +164,11 @@ def model_of(
     builder.add_members(members)
     builder.set_families()
     units, unicast = builder.units.values(), bool(group.spec.unicast_enabled)
-    homes, balance = NO_HOMES, None
-    if placed is not None:
-        homes = homes_of(group.key, units, peers, placed, unicast=unicast, dead=dead, memory=memory)
-    if placed is not None and placed.is_rebalanced:
-        balance = balance_with(group.key, units, peers, homes, unicast=unicast, dead=dead, memory=memory)
-        homes = {**homes, **dict(balance.moves[:1])} if placed.may_move else homes
+    finder = HomeFinder(group=group.key, peers=peers, unicast=unicast, dead=dead, memory=memory)
+    homes = finder.homes(units, placed) if placed else NO_HOMES
+    balance = finder.balance(units, homes) if placed and placed.wants_balance else None
+    if balance and placed and placed.may_move:
+        homes = {**homes, **dict(balance.moves[:1])}
     place = partial(leads_of, group.key, units, peers, unicast=unicast, homes=homes, memory=memory)
     settled = place()
     leads = place(dead=dead) if dead else settled

@@ -16,7 +16,7 @@ become VRRP priorities in a fixed band, in the order of weight:
 Nodes that are preferred (:mod:`kavip.vrrp.preference`) rank before all others, in the order of their preference; those
 of equal preference in the order of weight. So a node that joins still moves instances only to itself.
 
-A node that is the home of an instance (:mod:`kavip.vrrp.balance`) ranks before all others of equal preference.
+A node that is the home of an instance (:mod:`kavip.vrrp.homes`) ranks before all others of equal preference.
 
 A Service that asks for spread names the nodes that rank first and second (:mod:`kavip.vrrp.spread`). They get the
 highest numbers, and the other nodes keep their order behind them.
@@ -61,20 +61,25 @@ def priorities(
     ones, the *home* ranks first. Those that are *drained* rank last.
     The first :data:`STEP_DOWN` nodes have distinct priorities; all later ones share the bottom of the band.
     """
-    ranked = sorted(((weight(instance, node), node) for node in set(nodes)), reverse=True)
-    preferred = sorted((node for _, node in ranked), key=lambda node: (-preference.get(node, 0), node != home))
+    preferred = sorted(set(nodes), key=lambda node: rank(instance, node, preference, home), reverse=True)
+    weights = sorted((weight(instance, node) for node in preferred), reverse=True)
     first = [node for node in lead if node in preferred]
     order = [*first, *(node for node in preferred if node not in first)]
-    distinct = min(len(ranked), STEP_DOWN)
+    distinct = min(len(order), STEP_DOWN)
     undrained_first = sorted(order, key=lambda node: node in drained)  # keeps the order otherwise
-    lowest = {node: BOTTOM + max(0, distinct - 1 - rank) for rank, node in enumerate(undrained_first)}
+    lowest = {node: BOTTOM + max(0, distinct - 1 - place) for place, node in enumerate(undrained_first)}
     result: dict[str, int] = {}
     above = TOP + 1
-    for node, (number, _) in zip(order, ranked, strict=True):
+    for node, number in zip(order, weights, strict=True):
         drawn = BOTTOM + (number * STEP_DOWN >> WEIGHT_BITS)
         above = max(min(drawn, above - 1), lowest[node])  # leaves a number for each node that ranks behind
         result[node] = lowest[node] if node in drained else above
     return tuple(sorted(result.items()))
+
+
+def rank(instance: str, node: str, preference: Mapping[str, int], home: str) -> tuple[int, bool, int, str]:
+    """What orders the nodes of *instance* without a lead: the node with the highest one is the first."""
+    return preference.get(node, 0), node == home, weight(instance, node), node
 
 
 def seed_of(group: str, unit: str) -> str:

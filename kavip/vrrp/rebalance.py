@@ -2,7 +2,7 @@
 The fewest moves that balance a group, for a group that asks for it.
 
 A group is balanced if no node ranks first for more than 1.25 times its share of the units. Services come and go, and
-nodes join, and nothing moves for that: so a group may lose its balance. The moves that restore it are a minimum-cost
+nodes join, and no unit moves to restore the balance by itself. The moves that restore it are a minimum-cost
 flow (:mod:`kavip.vrrp.flow`): from each node with too many units over those that may move, to the nodes with room. They
 fill the nodes with fewest units first. They are in an order in which each finds room on its node, and are made one
 after the other.

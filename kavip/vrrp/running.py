@@ -171,19 +171,23 @@ def running_nodes(text: str) -> RunningNodes:
     return RunningNodes(frozenset(listed), frozenset(sources), frozenset(accepted), dead, drained, homes)
 
 
-def first_nodes(text: str, *, dead: frozenset[str] = frozenset(), preempting: bool = False) -> Mapping[str, str]:
+def first_nodes(text: str, *, dead: frozenset[str] = frozenset()) -> Mapping[str, str]:
     """
     The node that should be master of each instance of *text*, without those that are *dead*.
 
-    Instances that follow endpoints are left out: their text does not say on which nodes these are. With *preempting*,
-    those with ``nopreempt`` are left out too: any node may be their master.
+    Instances that follow endpoints are left out: their text does not say on which nodes these are.
     """
     found: dict[str, str] = {}
     for name, block in _blocks(text):
         ranked = [(int(number), node) for node, number in _PRIORITY.findall(block) if node not in dead]
-        if ranked and _LOCAL not in block and not (preempting and _NO_PREEMPT.search(block)):
+        if ranked and _LOCAL not in block:
             found[name] = max(ranked)[1]
     return found
+
+
+def instances_without_preemption(text: str) -> frozenset[str]:
+    """The instances of *text* with ``nopreempt``: any node may be their master."""
+    return frozenset(name for name, block in _blocks(text) if _NO_PREEMPT.search(block))
 
 
 def _first_blocks(text: str) -> Iterator[str]:

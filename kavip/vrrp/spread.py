@@ -29,7 +29,7 @@ from typing import Final, NamedTuple
 from kavip.vrrp import flow
 from kavip.vrrp.flow import Item, Room
 from kavip.vrrp.preference import preferred_among
-from kavip.vrrp.priorities import NO_HOMES, NO_PREFERENCE, WEIGHT_BITS, weight
+from kavip.vrrp.priorities import NO_HOMES, NO_PREFERENCE, WEIGHT_BITS, rank, weight
 
 Lead = tuple[str, ...]
 """The nodes that rank before all others; empty: the hash order decides."""
@@ -103,9 +103,7 @@ class _Order:
     def best(self, vip: SpreadVIP, nodes: Collection[str], count: int) -> list[str]:
         """The first *count* of *nodes*."""
         home = self.homes.get(vip.seed, "")
-        return nlargest(
-            count, nodes, key=lambda node: (self.levels.get(node, 0), node == home, weight(vip.seed, node), node)
-        )
+        return nlargest(count, nodes, key=lambda node: rank(vip.seed, node, self.levels, home))
 
     def place(
         self,

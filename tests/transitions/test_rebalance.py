@@ -1,4 +1,4 @@
-"""A group that asks for balance moves one VIP after the other; without that, nobody moves."""
+"""With ``kavip.io/rebalance`` one VIP moves after the other; without it, no VIP moves."""
 
 from collections import Counter
 

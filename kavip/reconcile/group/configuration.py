@@ -20,9 +20,9 @@ from kavip.reconcile.group.routerids import RouterIDs
 from kavip.reconcile.group.sizing import Fitted, fit
 from kavip.snapshot import Snapshot
 from kavip.vrrp import config, instances, keys
-from kavip.vrrp.balance import PlacedUnits
 from kavip.vrrp.coexistence import Coexistence
 from kavip.vrrp.config import Config
+from kavip.vrrp.homes import PlacedUnits
 from kavip.vrrp.instances import Instance, Model
 from kavip.vrrp.members import Member, Peer
 from kavip.vrrp.running import RunningInstance

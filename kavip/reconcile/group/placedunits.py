@@ -1,7 +1,7 @@
 """
 The units of a group that are placed already, so that no change to other units moves them.
 
-The published text names the units that run, and their homes (:mod:`kavip.vrrp.balance`). If it is lost, the nodes that
+The published text names the units that run, and their homes (:mod:`kavip.vrrp.homes`). If it is lost, the nodes that
 are master become the homes: those that agents report, and for the other units those in the group's status.
 
 A group with the annotation ``kavip.io/rebalance: "true"`` is balanced, one move after the other: the next one begins
@@ -15,8 +15,8 @@ from kavip.api.group import KeepalivedGroup
 from kavip.reconcile.observed.agentstates import MASTER, NodeState, masters_by_instance
 from kavip.reconcile.rollout.configmap import PublishedRevisions
 from kavip.vrrp import keys
-from kavip.vrrp.balance import PlacedUnits
-from kavip.vrrp.running import RunningInstance, first_nodes, running_nodes
+from kavip.vrrp.homes import PlacedUnits
+from kavip.vrrp.running import RunningInstance, first_nodes, instances_without_preemption, running_nodes
 
 
 def placed_units(
@@ -40,7 +40,7 @@ def placed_units(
     return PlacedUnits(
         frozenset(keys.unit_name(each.name, each.identity.anchor.address.family) for each in running),
         running_nodes(text).homes,
-        is_rebalanced=wants_balance,
+        wants_balance=wants_balance,
         may_move=wants_balance and is_settled and published.next is None and _is_in_place(text, states),
     )
 
@@ -58,5 +58,5 @@ def _reported(states: Mapping[str, NodeState]) -> Mapping[str, str]:
 
 def _is_in_place(text: str, states: Mapping[str, NodeState]) -> bool:
     """Whether the node that ranks first for each instance of *text* is its only master, if it can become it."""
-    masters = masters_by_instance(states)
-    return all(masters.get(name) == {node} for name, node in first_nodes(text, preempting=True).items())
+    masters, lasting = masters_by_instance(states), instances_without_preemption(text)
+    return all(masters.get(name) == {node} for name, node in first_nodes(text).items() if name not in lasting)

@@ -10,7 +10,7 @@ The claim of a node that does not answer any more counts only if no other node c
 other nodes are BACKUP: without the adverts of a master they would be master themselves.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -20,7 +20,7 @@ from kavip.api.address import Address
 from kavip.api.group import KeepalivedGroup
 from kavip.memo import Memory
 from kavip.names import Reason
-from kavip.reconcile.observed.agentstates import BACKUP, FAULT, MASTER, AgentStates, Contact, NodeState
+from kavip.reconcile.observed.agentstates import BACKUP, FAULT, AgentStates, Contact, NodeState, masters_by_instance
 from kavip.vrrp.timing import SECOND, timing_of
 
 _SOON: Final = 0.5  # seconds that two masters may need to notice each other, if adverts are more frequent
@@ -111,16 +111,11 @@ class Mastership:
         return memory.last(_are_apart, "", masters) and not any(map(self._is_silent, self.states))
 
     @cached_property
-    def _leaders(self) -> Mapping[str, Sequence[str]]:
+    def _leaders(self) -> Mapping[str, Collection[str]]:
         """The nodes that are master, by instance."""
-        found: dict[str, list[str]] = {}
-        for node, state in self.states.items():
-            for sight in state.instances:
-                if sight.state == MASTER:
-                    found.setdefault(sight.name, []).append(node)
-        return found
+        return masters_by_instance(self.states)
 
-    def _masters(self, subject: VipOrInstance) -> Sequence[str]:
+    def _masters(self, subject: VipOrInstance) -> Collection[str]:
         if isinstance(subject, str):
             return self._leaders.get(subject, ())
         return [node for node, state in self.states.items() if subject in state.masters]

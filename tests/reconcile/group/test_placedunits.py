@@ -67,7 +67,7 @@ def message(simulation: SimulatedCluster) -> str:
 
 
 def test_services_are_balanced_as_they_come() -> None:
-    """Each gets the node with fewest, and nobody else moves."""
+    """A new Service goes to the node with fewest instances, and no other Service moves."""
     simulation = simulated()
     before: Mapping[str, str] = {}
     for number in range(9):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kavip.api.address import parse_address
 from kavip.api.group import KeepalivedGroup
 from kavip.vrrp import keys
-from kavip.vrrp.balance import PlacedUnits
+from kavip.vrrp.homes import PlacedUnits
 from kavip.vrrp.instances import Model, model_of
 from kavip.vrrp.members import Member, Peer
 from kavip.vrrp.spread import most
@@ -87,24 +87,27 @@ def test_the_largest_group_is_balanced() -> None:
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), nodes=st.integers(1, 8))
 def test_no_service_moves_another(data: st.DataObject, nodes: int) -> None:
-    """Whatever Services come and go, and whichever nodes are dead or drained meanwhile."""
-    peers, model = peers_of(nodes), NOTHING
+    """Whatever Services come and go, while any nodes are dead or drained."""
+    names = [peer.name for peer in peers_of(nodes)]
+    some = st.sets(st.sampled_from(names), max_size=nodes - 1)
+    model = NOTHING
     present: dict[int, Member] = {}
     for _ in range(data.draw(st.integers(1, 12))):
-        before, settled = firsts(grown(model, present.values(), peers)), model
+        peers, dead = peers_of(nodes, drained=data.draw(some)), data.draw(some)
+        before, settled = firsts(grown(model, present.values(), peers, dead=dead)), model
         number = data.draw(st.integers(0, 8))
         if number in present:
             del present[number]
         else:
             present[number] = member(number, spread=data.draw(st.booleans()), vips=data.draw(st.integers(1, 4)))
-        model = grown(settled, present.values(), peers)
+        model = grown(settled, present.values(), peers, dead=dead)
         own = f"shop/s{number}"
         kept = {name: node for name, node in before.items() if name != own and not name.startswith(f"{own}/")}
         assert kept.items() <= firsts(model).items()
 
 
 def test_a_new_node_takes_only_what_the_hash_gives_it() -> None:
-    """Homes stay; so nobody moves for balance's sake."""
+    """It takes no instance that has a home on another node, although it has the fewest."""
     members = [member(number) for number in range(40)]
     before = grown(NOTHING, members, peers_of(4))
     after = grown(before, members, peers_of(5))
@@ -178,7 +181,7 @@ def test_the_instances_of_a_dual_stack_service_stay_together() -> None:
 
 
 def test_without_a_text_the_holders_stay() -> None:
-    """Whoever holds what; only what nobody holds is balanced."""
+    """Each instance stays on its master; an instance without a master goes to a node with fewest."""
     members = [member(number) for number in range(6)]
     holders = {f"shop/s{number}": "n1" for number in range(4)}
     model = grown(NOTHING, members, peers_of(3), holders={**holders, "shop/s4": "unknown"})

@@ -1,0 +1,175 @@
+"""
+The home of each unit: a new unit gets the node that ranks first for the fewest units, and all others keep their place.
+
+The hash (:mod:`kavip.vrrp.priorities`) spreads units by chance: of 12 instances on 3 nodes one node may get 8. So a new
+unit gets the node that ranks first for the fewest units; of several such nodes, the one that the hash prefers. Where
+this is not the node that the hash ranks first, it is the unit's home, and the text names it. Only nodes that are up,
+undrained and preferred (:mod:`kavip.vrrp.preference`) get new units. The VIPs of a Service with spread go to different
+nodes first of all (:mod:`kavip.vrrp.spread`).
+
+A unit keeps its home as long as it exists and the node is in the group, whatever comes and goes beside it. If the text
+is lost, the nodes that hold the VIPs become their homes. The instances of a unit, one for each family, stay together.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from kavip.memo import KEEPS_NOTHING, Memory
+from kavip.vrrp.members import Peer, drained_of
+from kavip.vrrp.placement import leads_of, nodes_of, with_endpoint
+from kavip.vrrp.preference import levels_of, preferred_among
+from kavip.vrrp.priorities import NO_HOMES, rank, seed_of, weight
+from kavip.vrrp.rebalance import Balance, balance_of
+from kavip.vrrp.spread import Lead
+from kavip.vrrp.units import Unit
+
+_NAME: Final = attrgetter("name")
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedUnits:
+    """
+    The *names* of the units that run, and the *homes* of units, by name.
+
+    *holders*: if nothing is known of what runs, the node that is master, by unit. *wants_balance*: the group asks for
+    the moves that balance it; *may_move*: the last one is over.
+    """
+
+    names: frozenset[str] = frozenset()
+    homes: Mapping[str, str] = field(default_factory=lambda: NO_HOMES)
+    holders: Mapping[str, str] = field(default_factory=lambda: NO_HOMES)
+    wants_balance: bool = False
+    may_move: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class HomeFinder:
+    """Finds homes in *group*, whose nodes are *peers*, while some of them are *dead*."""
+
+    group: str
+    peers: Sequence[Peer]
+    unicast: bool
+    dead: frozenset[str] = frozenset()
+    memory: Memory = KEEPS_NOTHING
+
+    def homes(self, units: Collection[Unit], placed: PlacedUnits) -> Mapping[str, str]:
+        """
+        The homes of *units*, by unit.
+
+        A unit that has always followed the hash is absent.
+        """
+        present, names = {peer.name for peer in self.peers}, placed.names | {unit.name for unit in units}
+        homes = {name: node for name, node in placed.homes.items() if name in names and node in present}
+        known = placed.names | homes.keys()
+        new = sorted((unit for unit in units if unit.name not in known), key=_NAME)
+        if not new:
+            return homes
+        old = [unit for unit in units if unit.name in known]
+        loads, firsts = _Loads(), self._first_nodes(old, homes)
+        for unit in old:
+            loads.add(unit, firsts[unit.name])
+        for unit in new:
+            order, up = self._order(unit), _able(unit, self._up)
+            holder = placed.holders.get(unit.name, "")
+            node = holder if holder in up else loads.fewest(unit, order, preferred_among(up, order.levels))
+            loads.add(unit, node)
+            if node and node != order.first(_able(unit, self._nodes)):
+                homes[unit.name] = node
+        return homes
+
+    def balance(self, units: Collection[Unit], homes: Mapping[str, str]) -> Balance:
+        """The balance of the group with these *homes*."""
+        allowed = {
+            unit.name: preferred_among(_able(unit, self._up), levels_of(self.peers, unit.preferred))
+            for unit in units
+            if not unit.spread and all(line.keyword != "nopreempt" for line in unit.lines)
+        }
+        nodes = frozenset[str]().union(*self._up.values())
+        return self.memory.last(balance_of, "", self._first_nodes(units, homes), allowed, nodes)
+
+    @cached_property
+    def _nodes(self) -> Mapping[int, frozenset[str]]:
+        """By family, the nodes that can become master."""
+        return nodes_of(self.peers, unicast=self.unicast)
+
+    @cached_property
+    def _up(self) -> Mapping[int, frozenset[str]]:
+        """Those of them that are neither dead nor drained."""
+        away = self.dead | drained_of(self.peers)
+        return {family: each - away for family, each in self._nodes.items()}
+
+    def _order(self, unit: Unit) -> "_Order":
+        return _Order(seed_of(self.group, unit.name), levels_of(self.peers, unit.preferred))
+
+    def _first_nodes(self, units: Collection[Unit], homes: Mapping[str, str]) -> Mapping[str, str]:
+        """The node that ranks first for each of *units*; "" if none is up."""
+        leads = leads_of(
+            self.group, units, self.peers, unicast=self.unicast, dead=self.dead, homes=homes, memory=self.memory
+        )
+        levels = {preferred: levels_of(self.peers, preferred) for preferred in {unit.preferred for unit in units}}
+        able = {_kind(unit): _able(unit, self._up) for unit in {_kind(unit): unit for unit in units}.values()}
+        return {
+            unit.name: self.memory.last(
+                _Order.first,
+                unit.name,
+                _Order(seed_of(self.group, unit.name), levels[unit.preferred], homes.get(unit.name, "")),
+                able[_kind(unit)],
+                leads.get(unit.name, ()),
+            )
+            for unit in units
+        }
+
+
+class _Order(NamedTuple):
+    """The order of the nodes of one unit."""
+
+    seed: str
+    levels: Mapping[str, int]
+    home: str = ""
+
+    def first(self, nodes: Collection[str], lead: Lead = ()) -> str:
+        """The one of *nodes* that ranks first, those of *lead* before all others; "" if there is none."""
+        ranked = max(nodes, key=lambda node: rank(self.seed, node, self.levels, self.home), default="")
+        return next((node for node in lead if node in nodes), ranked)
+
+
+def _kind(unit: Unit) -> tuple[tuple[int, ...], frozenset[str]]:
+    """What the nodes that can be master of *unit* depend on."""
+    return unit.families, unit.endpoints
+
+
+def _able(unit: Unit, nodes: Mapping[int, frozenset[str]]) -> frozenset[str]:
+    """Those of *nodes*, by family, that can be master of all instances of *unit*; if there is none, of any."""
+    some = [with_endpoint(nodes[family], unit) for family in unit.families]
+    return frozenset.intersection(*some) or frozenset.union(*some) if some else frozenset()
+
+
+class _Loads:
+    """For how many units each node ranks first."""
+
+    def __init__(self) -> None:
+        self._all: Counter[str] = Counter()
+        self._of_service: Counter[tuple[str, str]] = Counter()
+        self._of_family: Counter[tuple[str, tuple[int, ...], str]] = Counter()
+
+    def add(self, unit: Unit, node: str) -> None:
+        """Count *unit* for *node*."""
+        self._all[node] += 1
+        if unit.spread:
+            self._of_service[unit.spread, node] += 1
+            self._of_family[unit.spread, unit.families, node] += 1
+
+    def fewest(self, unit: Unit, order: _Order, nodes: Collection[str]) -> str:
+        """The one of *nodes* for the new *unit*; "" if there is none."""
+        return min(nodes, key=lambda node: (*self._of(unit, node), -weight(order.seed, node), node), default="")
+
+    def _of(self, unit: Unit, node: str) -> tuple[int, int, int]:
+        """What *node* is first for: VIPs of the same Service in this family and in both, and all units."""
+        service = unit.spread
+        if not service:
+            return 0, 0, self._all[node]
+        return self._of_family[service, unit.families, node], self._of_service[service, node], self._all[node]
