@@ -16,7 +16,8 @@ of the text follows from that. The modules, in the order of the data:
   (:mod:`kavip.vrrp.preference`) or drained (:mod:`kavip.vrrp.drain`). New instances change it so that the nodes lead
   equally many (:mod:`kavip.vrrp.homes`), others move for that on request (:mod:`kavip.vrrp.rebalance`), and
   :mod:`kavip.vrrp.placement` changes it where the VIPs of one Service are spread (:mod:`kavip.vrrp.spread`, like
-  rebalancing a minimum-cost flow of :mod:`kavip.vrrp.flow`);
+  rebalancing a minimum-cost flow of :mod:`kavip.vrrp.flow`). :mod:`kavip.vrrp.moves` combines these, and decides which
+  moves are made one after the other;
 * :mod:`~kavip.vrrp.instances`: the model of one group, with :mod:`kavip.vrrp.globaldefs`, :mod:`kavip.vrrp.timing` and
   :mod:`kavip.vrrp.tracking`;
 * :mod:`~kavip.vrrp.config`: the model as the text of ``keepalived.conf``;

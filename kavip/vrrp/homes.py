@@ -35,12 +35,14 @@ class PlacedUnits:
     """
     The *names* of the units that run, and the *homes* of units, by name.
 
-    *holders*: if nothing is known of what runs, the node that is master, by unit. *wants_balance*: the group asks for
-    the moves that balance it; *may_move*: the last one is over.
+    *spread*: the units whose VIPs are spread already. *holders*: if nothing is known of what runs, the node that is
+    master, by unit. *wants_balance*: the group asks for the moves that balance it. *may_move*: the next move may begin
+    (:mod:`kavip.vrrp.moves`).
     """
 
     names: frozenset[str] = frozenset()
     homes: Mapping[str, str] = field(default_factory=lambda: NO_HOMES)
+    spread: frozenset[str] = frozenset()
     holders: Mapping[str, str] = field(default_factory=lambda: NO_HOMES)
     wants_balance: bool = False
     may_move: bool = False
@@ -91,6 +93,14 @@ class HomeFinder:
         nodes = frozenset[str]().union(*self._up.values())
         return self.memory.last(balance_of, "", self._first_nodes(units, homes), allowed, nodes)
 
+    def leads(self, units: Collection[Unit], homes: Mapping[str, str], *, dead: frozenset[str]) -> Mapping[str, Lead]:
+        """The nodes that rank before all others for *units* with these *homes*, by unit, while nodes are *dead*."""
+        return leads_of(self.group, units, self.peers, unicast=self.unicast, dead=dead, homes=homes, memory=self.memory)
+
+    def first_node(self, unit: Unit, homes: Mapping[str, str], lead: Lead = ()) -> str:
+        """The node that ranks first for *unit*, those of *lead* before all others; "" if none is up."""
+        return self._order(unit, homes.get(unit.name, "")).first(_able(unit, self._up), lead)
+
     @cached_property
     def _nodes(self) -> Mapping[int, frozenset[str]]:
         """By family, the nodes that can become master."""
@@ -102,14 +112,12 @@ class HomeFinder:
         away = self.dead | drained_of(self.peers)
         return {family: each - away for family, each in self._nodes.items()}
 
-    def _order(self, unit: Unit) -> "_Order":
-        return _Order(seed_of(self.group, unit.name), levels_of(self.peers, unit.preferred))
+    def _order(self, unit: Unit, home: str = "") -> "_Order":
+        return _Order(seed_of(self.group, unit.name), levels_of(self.peers, unit.preferred), home)
 
     def _first_nodes(self, units: Collection[Unit], homes: Mapping[str, str]) -> Mapping[str, str]:
         """The node that ranks first for each of *units*; "" if none is up."""
-        leads = leads_of(
-            self.group, units, self.peers, unicast=self.unicast, dead=self.dead, homes=homes, memory=self.memory
-        )
+        leads = self.leads(units, homes, dead=self.dead)
         levels = {preferred: levels_of(self.peers, preferred) for preferred in {unit.preferred for unit in units}}
         able = {_kind(unit): _able(unit, self._up) for unit in {_kind(unit): unit for unit in units}.values()}
         return {

@@ -12,7 +12,7 @@ cannot be done for one Service is a problem of that Service only.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -26,9 +26,9 @@ from kavip.vrrp.grammar import Line
 from kavip.vrrp.groupspec import has_password
 from kavip.vrrp.homes import HomeFinder, PlacedUnits
 from kavip.vrrp.members import Member, Peer, drained_of, interfaces_of
-from kavip.vrrp.placement import leads_of
+from kavip.vrrp.moves import place
 from kavip.vrrp.preference import levels_of
-from kavip.vrrp.priorities import NO_HOMES, priorities, seed_of
+from kavip.vrrp.priorities import priorities, seed_of
 from kavip.vrrp.rebalance import Balance
 from kavip.vrrp.spread import Lead
 from kavip.vrrp.timing import timing_of
@@ -123,7 +123,7 @@ class Model:
     *problems*: by Service (for VIPs of the group itself, by ``ns/name/virtualips``), why something was left out.
     *dead*: the dead nodes because of which VIPs of spread Services have other first nodes, sorted.
     *drained*: the nodes that rank behind all others, sorted. *homes*: units and nodes, see :mod:`kavip.vrrp.homes`.
-    *balance*: as it is before the next move; None: the group does not ask for balance.
+    *spread*, *unspread* and *balance*: see :class:`kavip.vrrp.moves.Placement`.
     """
 
     group: str
@@ -133,6 +133,8 @@ class Model:
     dead: tuple[str, ...] = ()
     drained: tuple[str, ...] = ()
     homes: tuple[tuple[str, str], ...] = ()
+    spread: tuple[str, ...] = ()
+    unspread: tuple[tuple[str, str], ...] = ()
     balance: Balance | None = None
 
     @property
@@ -165,13 +167,7 @@ def model_of(
     builder.set_families()
     units, unicast = builder.units.values(), bool(group.spec.unicast_enabled)
     finder = HomeFinder(group=group.key, peers=peers, unicast=unicast, dead=dead, memory=memory)
-    homes = finder.homes(units, placed) if placed else NO_HOMES
-    balance = finder.balance(units, homes) if placed and placed.wants_balance else None
-    if balance and placed and placed.may_move:
-        homes = {**homes, **dict(balance.moves[:1])}
-    place = partial(leads_of, group.key, units, peers, unicast=unicast, homes=homes, memory=memory)
-    settled = place()
-    leads = place(dead=dead) if dead else settled
+    placement = place(finder, units, placed)
     instances = (
         instance_of(
             group,
@@ -179,8 +175,8 @@ def model_of(
             family,
             peers=peers,
             anchors=anchors,
-            lead=leads.get(unit.name, ()),
-            home=homes.get(unit.name, ""),
+            lead=placement.leads.get(unit.name, ()),
+            home=placement.homes.get(unit.name, ""),
             memory=memory,
         )
         for unit in units
@@ -191,10 +187,12 @@ def model_of(
         globals=globals_of(group),
         instances=tuple(sorted(instances, key=lambda instance: instance.name)),
         problems=MappingProxyType(dict(sorted(builder.problems.items()))),
-        dead=tuple(sorted(dead)) if leads != settled else (),
+        dead=tuple(sorted(dead)) if placement.follows_dead else (),
         drained=tuple(sorted(drained_of(peers))),
-        homes=tuple(sorted(homes.items())),
-        balance=balance,
+        homes=tuple(sorted(placement.homes.items())),
+        spread=placement.spread,
+        unspread=placement.unspread,
+        balance=placement.balance,
     )
 
 

@@ -50,6 +50,11 @@ def address_key(service: str, address: Address) -> str:
     return f"{service}/{address}"
 
 
+def is_address_key(key: str) -> bool:
+    """Whether *key* is of one address of a Service with ``spreadvips``: three parts, the last one not the group's."""
+    return key.count("/") == 2 and not key.endswith(f"/{OWN_SUFFIX}")
+
+
 def keep_shared(group: KeepalivedGroup, members: Shards, router_ids: Mapping[str, int]) -> Shards:
     """
     *members*, those with ``spreadvips`` with the addresses for which *router_ids* has no VRID.

@@ -34,6 +34,7 @@ _UNICAST: Final = "\n    unicast_peer {\n"
 _AUTHENTICATED: Final = "\n    # kavip: authentication\n"
 _DEAD: Final = re.compile(r"^# kavip: dead (\S+)$", re.MULTILINE)
 _HOME: Final = re.compile(r"^# kavip: home (\S+) (\S+)$", re.MULTILINE)
+_SPREAD: Final = re.compile(r"^# kavip: spread (\S+)$", re.MULTILINE)
 _DRAINED: Final = re.compile(r"^# kavip: drained (\S+)$", re.MULTILINE)
 _PRIORITY: Final = re.compile(r"^    @(\S+) priority (\d+)$", re.MULTILINE)
 _NO_PREEMPT: Final = re.compile(r"^    (?:@\^\S+ )?nopreempt$", re.MULTILINE)
@@ -125,6 +126,7 @@ class RunningNodes:
     *sources* and *accepted* are pairs of node and address: where a node sends from, and what others accept. Both are
     empty in multicast. *dead*: because these nodes are dead, VIPs of spread Services have other first nodes.
     *drained*: these rank behind all others. *homes*: by unit, the node that ranks first in place of the hash's.
+    *spread*: the units whose VIPs are spread.
     """
 
     listed: frozenset[str] = frozenset()
@@ -133,6 +135,7 @@ class RunningNodes:
     dead: frozenset[str] = frozenset()
     drained: frozenset[str] = frozenset()
     homes: Mapping[str, str] = field(default_factory=lambda: NO_HOMES)
+    spread: frozenset[str] = frozenset()
 
     def source(self, node: str, family: int) -> Address | None:
         """The address of *family* that *node* sends from."""
@@ -166,9 +169,9 @@ def running_nodes(text: str) -> RunningNodes:
             elif match["peer"] and (address := read_address(match["accepted"])):
                 accepted.add((match["peer"], address))
     head = max(0, text.find(_OPEN))
-    dead, drained = (frozenset(each.findall(text, 0, head)) for each in (_DEAD, _DRAINED))
+    dead, drained, spread = (frozenset(each.findall(text, 0, head)) for each in (_DEAD, _DRAINED, _SPREAD))
     homes = MappingProxyType(dict(_HOME.findall(text, 0, head)))
-    return RunningNodes(frozenset(listed), frozenset(sources), frozenset(accepted), dead, drained, homes)
+    return RunningNodes(frozenset(listed), frozenset(sources), frozenset(accepted), dead, drained, homes, spread)
 
 
 def first_nodes(text: str, *, dead: frozenset[str] = frozenset()) -> Mapping[str, str]:

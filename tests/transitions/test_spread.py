@@ -9,12 +9,13 @@ from hack.testbed import process
 from kavip import names
 from kavip.api.service import Service
 from kavip.vrrp import instances
+from kavip.vrrp.moves import Placement
 from kavip.vrrp.priorities import priorities
 from kavip.vrrp.spread import SpreadVIP, leads
 from tests.agent.pod import PATIENCE
 from tests.reconcile.simulatedcluster import GROUP
 from tests.transitions.conftest import MakeLiveGroup
-from tests.transitions.livegroup import LiveGroup, group, service
+from tests.transitions.livegroup import INTERVAL, LiveGroup, group, service
 from tests.transitions.recording import count_moves, record
 
 pytestmark = pytest.mark.netns
@@ -118,17 +119,22 @@ def test_the_controller_restores_the_bound_after_two_deaths(make_live_group: Mak
 def test_only_vips_of_services_that_were_not_spread_move(
     make_live_group: MakeLiveGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After an upgrade from one order for each VIP, VIPs move from live masters, and a Service that is spread stays."""
+    """After an upgrade from one order for each VIP, VIPs move one by one, and a Service that is spread stays."""
     live, web, other = make_live_group(3), named(VIPS, leaders=1), named(OTHER, leaders=3)
     with monkeypatch.context() as old:
-        old.setattr(instances, "leads_of", lambda *_, **__: {})
-        old.setattr(instances, "homes_of", lambda *_, **__: {})
+        old.setattr(instances, "place", lambda *_: Placement({}, {}, ()))
         live.apply(group(), web, other)
         before = live.wait_for_masters()
     assert shares(live, web) == [3]
+    assert "# kavip: spread" not in live.text
+
+    def is_spread() -> bool:
+        live.step()
+        return shares(live, web) == [1, 1, 1]
+
     with record(live, (*VIPS, *OTHER)) as recorded:
+        process.wait_for("the VIPs are spread", is_spread, timeout=PATIENCE)
         live.settle()
-        wait_for_shares(live, web, 1, 1, 1)
         after = live.wait_for_masters()
     moved = {instance for instance in before if before[instance] != after[instance]}
     assert len(moved) == 2
@@ -136,3 +142,9 @@ def test_only_vips_of_services_that_were_not_spread_move(
     assert count_moves(recorded.transitions).keys() == moved, recorded.timeline()
     for vip in (*VIPS, *OTHER):
         assert recorded.moved_cleanly(vip, moves=2), recorded.timeline()
+    first, second = sorted(
+        next(each.began for each in recorded.master_periods(vip) if each.node == after[f"{web.key}/{vip}"])
+        for vip in VIPS
+        if f"{web.key}/{vip}" in moved
+    )
+    assert second - first > INTERVAL, recorded.timeline()

@@ -22,6 +22,7 @@ WORD = r"[A-Za-z0-9_.:/+=,-]+"
 SHAPES = re.compile(
     rf"""
       \#\ kavip:\ written\ by\ kavip\ for\ KeepalivedGroup\ {WORD};\ do\ not\ edit
+    | \#\ kavip:\ spread\ {WORD}
     | global_defs\ \{{ | vrrp_instance\ {WORD}\ \{{ | vrrp_track_file\ {WORD}\ \{{ | \}}
     | \ {{4}}(@{WORD}\ )?[a-z][a-z0-9_]*(\ {WORD})*          # a keyword and its words
     | \ {{4}}[a-z][a-z0-9_]*\ "{WORD}(\ {WORD})*"             # a program

@@ -50,7 +50,7 @@ def grown(
     wanted = keys.wanted_keys(group, every)
     ids = {key: 1 + index % 255 for index, key in enumerate(wanted)}
     names = frozenset(keys.unit_name(each.name, each.family) for each in before.instances)
-    placed = PlacedUnits(names, dict(before.homes), holders or {})
+    placed = PlacedUnits(names, dict(before.homes), frozenset(before.spread), holders or {})
     return model_of(group, every, list(peers), ids, placed=placed, dead=frozenset(dead))
 
 

@@ -63,10 +63,10 @@ class Desired:
         return (*self.nodes, *self.leaving_nodes)
 
     @property
-    def is_rebalancing(self) -> bool:
-        """Whether instances are to move so that the nodes lead equally many."""
+    def is_moving(self) -> bool:
+        """Whether instances are to move one after the other (:mod:`kavip.vrrp.moves`)."""
         model = self.configuration.final
-        return bool(model and model.balance and model.balance.moves)
+        return bool(model and (model.unspread or (model.balance and model.balance.moves)))
 
     @property
     def reserved(self) -> GroupReservation:

@@ -4,8 +4,9 @@ The units of a group that are placed already, so that no change to other units m
 The published text names the units that run, and their homes (:mod:`kavip.vrrp.homes`). If it is lost, the nodes that
 are master become the homes: those that agents report, and for the other units those in the group's status.
 
-A group with the annotation ``kavip.io/rebalance: "true"`` is balanced, one move after the other: the next one begins
-when every node runs the text, and each instance is on the node that ranks first.
+Moves that are made one after the other (:mod:`kavip.vrrp.moves`): the next one begins when every node runs the text,
+and each instance is on the node that ranks first. A group with the annotation ``kavip.io/rebalance: "true"`` asks for
+those that balance it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,12 +38,11 @@ def placed_units(
         return PlacedUnits(holders={**_recorded(group), **_reported(states)})
     text = published.current.text
     wants_balance = group.metadata.annotation(names.REBALANCE_ANNOTATION) == "true" and not group.spec.no_preempt
-    return PlacedUnits(
-        frozenset(keys.unit_name(each.name, each.identity.anchor.address.family) for each in running),
-        running_nodes(text).homes,
-        wants_balance=wants_balance,
-        may_move=wants_balance and is_settled and published.next is None and _is_in_place(text, states),
-    )
+    units = frozenset(keys.unit_name(each.name, each.identity.anchor.address.family) for each in running)
+    nodes = running_nodes(text)
+    is_unspread = any(map(keys.is_address_key, units - nodes.spread))
+    may_move = (wants_balance or is_unspread) and is_settled and published.next is None and _is_in_place(text, states)
+    return PlacedUnits(units, nodes.homes, nodes.spread, wants_balance=wants_balance, may_move=may_move)
 
 
 def _recorded(group: KeepalivedGroup) -> Mapping[str, str]:

@@ -45,7 +45,7 @@ def ready(
         return ConditionState("False", Reason.PODS_NOT_READY, message + cause)
     if collision := _heard_collision(group, nodes, states) or _group_collision(snapshot, group, desired):
         return ConditionState("True", Reason.VRID_COLLISION, collision)
-    notes = (*_drained(group, desired), *_balance(group, desired), *_warnings(nodes, states))
+    notes = (*_drained(group, desired), *_spread(desired), *_balance(group, desired), *_warnings(nodes, states))
     return ConditionState("True", Reason.READY, "; ".join(("every pod is ready", *notes)))
 
 
@@ -79,7 +79,7 @@ def _start_failure(pods: Sequence[Pod]) -> str:
     return ""
 
 
-# --- drained nodes ----------------------------------------------------------------------------------------------------
+# --- where VIPs go ----------------------------------------------------------------------------------------------------
 def _drained(group: KeepalivedGroup, desired: Desired) -> Iterator[str]:
     """The drained nodes, those that keep their VIPs all the same, and why."""
     signals = {node.metadata.name: drain_signal(node, group.spec) for node in desired.nodes}
@@ -90,6 +90,13 @@ def _drained(group: KeepalivedGroup, desired: Desired) -> Iterator[str]:
     if len(signals) == len(desired.nodes):
         last = sorted(signals.keys() - (desired.configuration.final.drained if desired.configuration.final else ()))
         yield f"all nodes are drained, so {few(last)} {'keeps its' if len(last) == 1 else 'keep their'} VIPs"
+
+
+def _spread(desired: Desired) -> Iterator[str]:
+    """The VIPs that move one after the other, because an earlier version of kavip did not spread them."""
+    if unspread := desired.configuration.final.unspread if desired.configuration.final else ():
+        unit, node = unspread[0]
+        yield f"spreading the VIPs of Services with spreadvips: moves left: {len(unspread)}, next {unit} to {node}"
 
 
 def _balance(group: KeepalivedGroup, desired: Desired) -> Iterator[str]:

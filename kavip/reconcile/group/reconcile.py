@@ -89,7 +89,7 @@ def _plan(
 
 def _waits(group: KeepalivedGroup, observed: Observed, desired: Desired, rollout: Rollout) -> Iterator[float]:
     """After how many seconds to reconcile the group again, because no watch event will report the change."""
-    if desired.is_rolling or desired.is_rebalancing:
+    if desired.is_rolling or desired.is_moving:
         yield peers.RECHECK
     if desired.awaits_groups:
         yield neighbours.RECHECK

@@ -11,6 +11,8 @@ from kavip import names
 from kavip.api import conditions
 from kavip.reconcile.observed.agentstates import AgentStates, Contact, InstanceState, NodeState
 from kavip.reconcile.plan import Key, KeyKind
+from kavip.vrrp import instances
+from kavip.vrrp.moves import Placement
 from kavip.vrrp.running import first_nodes, running_nodes
 from tests.reconcile.simulatedcluster import GROUP, SimulatedCluster, cluster, pod
 from tests.support import build
@@ -148,6 +150,33 @@ def test_what_has_nopreempt_does_not_move() -> None:
     assert "\n    nopreempt\n" in simulation.text()
     assert after[lasting.key] == "n1" and Counter(after.values()) == {"n1": 2, "n2": 1, "n3": 1}
     assert message(simulation).startswith("balanced: ")
+
+
+def test_vips_of_an_older_text_are_spread_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each move waits for the last one, and Ready says how many are left; a change of another Service moves nothing."""
+    vips = [f"192.0.2.{130 + number}" for number in range(6)]
+    api = build.service("shop/api", holds=vips, group=GROUP, annotations={names.SPREAD_ANNOTATION: "true"})
+    simulation = simulated(9)
+    simulation.snapshot.put(api)
+    with monkeypatch.context() as old:
+        old.setattr(instances, "place", lambda *_: Placement({}, {}, ()))
+        before = settle(simulation)
+    assert max(Counter(before.values()).values()) > 2 and not running_nodes(simulation.text()).spread
+    assert settle(simulation) == before
+    shares = Counter(node for name, node in before.items() if name.startswith("shop/api/"))
+    left = sum(max(0, share - 2) for share in shares.values())
+    assert left > 1
+    for number in range(left, 0, -1):
+        assert message(simulation).startswith(f"spreading the VIPs of Services with spreadvips: moves left: {number},")
+        report(simulation, before, stale="n2")
+        assert settle(simulation) == before
+        report(simulation, before)
+        after = settle(simulation)
+        assert len(before.items() - after.items()) == 1
+        before = after
+    report(simulation, before)
+    assert settle(simulation) == before and message(simulation) == ""
+    assert Counter(node for name, node in before.items() if name.startswith("shop/api/")) == dict.fromkeys(NODES, 2)
 
 
 @pytest.mark.parametrize("preferred", [["n1"], ["n1", "n2"]])
