@@ -118,7 +118,7 @@ def _virtual_ip(text: str, prefix: str, interface: str) -> VirtualIP | None:
     return VirtualIP(address, int(prefix), interface) if address is not None else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RunningNodes:
     """
     The nodes that take part in a text: the *listed* ones have a priority.
@@ -139,15 +139,27 @@ class RunningNodes:
 
     def source(self, node: str, family: int) -> Address | None:
         """The address of *family* that *node* sends from."""
-        return next((address for name, address in self.sources if name == node and address.family == family), None)
+        return self._source_of.get((node, family))
 
     def accepted_from(self, node: str, family: int) -> frozenset[Address]:
         """The source addresses of *family* from which the others accept adverts of *node*."""
-        return frozenset(address for name, address in self.accepted if name == node and address.family == family)
+        return self._accepted_from.get((node, family), frozenset())
 
+    @cached_property
     def families(self) -> frozenset[int]:
         """The families of unicast instances."""
         return frozenset(address.family for _, address in self.sources)
+
+    @cached_property
+    def _source_of(self) -> Mapping[tuple[str, int], Address]:
+        return {(node, address.family): address for node, address in sorted(self.sources)}
+
+    @cached_property
+    def _accepted_from(self) -> Mapping[tuple[str, int], frozenset[Address]]:
+        found: dict[tuple[str, int], set[Address]] = {}
+        for node, address in self.accepted:
+            found.setdefault((node, address.family), set()).add(address)
+        return {key: frozenset(addresses) for key, addresses in found.items()}
 
 
 @lru_cache(maxsize=16)

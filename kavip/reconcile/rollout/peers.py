@@ -183,7 +183,7 @@ def _is_accepted(peer: Peer, running: RunningNodes) -> bool:
     """Whether the other nodes accept adverts of *peer* from every address that it will send from."""
     return all(
         (address := peer.address(family)) is None or address in running.accepted_from(peer.name, family)
-        for family in running.families()
+        for family in running.families
     )
 
 
@@ -197,7 +197,7 @@ def _peer(name: str, final: Peer | None, running: RunningNodes, *, is_listed: bo
             accepted |= known
             continue
         new = final.address(family)
-        may_send = new is None or family not in running.families() or (is_complete and new in known)
+        may_send = new is None or family not in running.families or (is_complete and new in known)
         sources[family] = (new if may_send or new == source else source) if is_listed else None
         is_done = is_complete and is_listed and source == new
         accepted |= ({new} if new else set()) | (frozenset() if is_done else known)
