@@ -238,13 +238,14 @@ def _check_size(found: Service | KeepalivedGroup | VIPPool) -> None:
     size = sum(len(key) + len(value) for key, value in (found.metadata.annotations or {}).items())
     if size > _MAX_ANNOTATIONS:
         raise OverBudget("metadata.annotations", size, f"want at most {_MAX_ANNOTATIONS} bytes")
-    for info in msgspec.structs.fields(found.spec):
-        value = getattr(found.spec, info.name)
+    spec = found.spec
+    for name, encoded in zip(spec.__struct_fields__, spec.__struct_encode_fields__, strict=True):
+        value = getattr(spec, name)
         if isinstance(value, LabelSelector):
-            _check_terms(f"spec.{info.encode_name}.matchLabels", len(value.match_labels or ()), _MAX_TERMS)
-            _check_terms(f"spec.{info.encode_name}.matchExpressions", len(value.match_expressions or ()), _MAX_TERMS)
-        if isinstance(value, list | dict) and len(value) > _MAX_ENTRIES and info.name != _PORTS:
-            raise OverBudget(f"spec.{info.encode_name}", len(value), f"want at most {_MAX_ENTRIES} entries")
+            _check_terms(f"spec.{encoded}.matchLabels", len(value.match_labels or ()), _MAX_TERMS)
+            _check_terms(f"spec.{encoded}.matchExpressions", len(value.match_expressions or ()), _MAX_TERMS)
+        if isinstance(value, list | dict) and len(value) > _MAX_ENTRIES and name != _PORTS:
+            raise OverBudget(f"spec.{encoded}", len(value), f"want at most {_MAX_ENTRIES} entries")
     if isinstance(found, KeepalivedGroup):
         _check_terms(f"spec.affinity.{REQUIRED_TERMS}", count_node_selector_terms(found.spec), _MAX_NODE_TERMS)
 
