@@ -1,8 +1,10 @@
 """Webhook and controller as processes with accounts of their own: the webhook's CA reaches caBundle and stays there."""
 
 import json
+import signal
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import pytest
@@ -75,7 +77,7 @@ def test_self(split: Deployment) -> None:
     ready(start(split, CONTROLLER))
     until("the bundle is back", lambda: split.bundle() == second)
     restored(split)
-    refused(split)
+    refused(split, other, third)
     assert (other.unready(), third.unready()) == ("", "")
     rights(split)
 
@@ -120,12 +122,13 @@ def restored(split: Deployment) -> None:
     print("caBundle restored after", *(f"{each:.1f}" for each in seconds), "s")  # noqa: T201 - a figure for reports
 
 
-def refused(split: Deployment) -> None:
-    """Assert that rubbish in the ConfigMap is reported and changes nothing, and that a webhook replaces it."""
+def refused(split: Deployment, *webhooks: Replica) -> None:
+    """Assert that rubbish in the ConfigMap is reported and changes nothing, and that one of *webhooks* replaces it."""
     before = split.bundle()
     patch = json.dumps({"data": {names.CA_BUNDLE_KEY: "rubbish"}})
-    split.plane.kubectl("patch", "configmap", names.CA_CONFIGMAP_NAME, deployments.OWN, f"--patch={patch}")
-    until("an Event says so", lambda: "want certificates as PEM" in split.event_notes("CertificateUnusable"))
+    with paused(*webhooks):  # one would replace it before the controller has read it
+        split.plane.kubectl("patch", "configmap", names.CA_CONFIGMAP_NAME, deployments.OWN, f"--patch={patch}")
+        until("an Event says so", lambda: "want certificates as PEM" in split.event_notes("CertificateUnusable"))
     until(
         "the ConfigMap is restored",
         lambda: (
@@ -136,6 +139,18 @@ def refused(split: Deployment) -> None:
         ),
     )
     assert split.bundle() == before
+
+
+@contextmanager
+def paused(*replicas: Replica) -> Iterator[None]:
+    """Stop *replicas* for the time of the context; they keep their connections."""
+    for each in replicas:
+        each.process.signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for each in replicas:
+            each.process.signal(signal.SIGCONT)
 
 
 def rights(split: Deployment) -> None:
