@@ -98,12 +98,12 @@ def _why_not_more(ownership: Ownership, addresses: tuple[Address, ...]) -> str:
 
     "" if it needs none, or if they are in no pool, which the message says already.
     """
-    request, has = ownership.request, Counter(address.family for address in addresses)
-    lacks = [family for family in request.families if has[family] < request.number]
-    pool = next(filter(None, map(ownership.pools.pool_of, addresses)), None)
-    if not lacks or pool is None:
+    request, has = ownership.request, [address.family for address in addresses]
+    lacks = [family for family in request.families if has.count(family) < request.number]
+    pool = next(filter(None, map(ownership.pools.pool_of, addresses)), None) if lacks else None
+    if pool is None:
         return ""
-    what = f"{has[lacks[0]]} of {request.number}" if request.number > 1 else "no"
+    what = f"{has.count(lacks[0])} of {request.number}" if request.number > 1 else "no"
     noun = "addresses" if request.number > 1 else "address"
     return f"{what} {FAMILY_NAMES[lacks[0]]} {noun} yet: {_why_none_of(lacks[0], pool, ownership, addresses)}"
 

@@ -101,6 +101,8 @@ class Ownership(NamedTuple):
 
         *most*: of each family, if not the number that it may keep. *room_for*: addresses that it gets, too.
         """
+        if not addresses:
+            return ()
         request = self.request
         left = dict.fromkeys(request.families, most or request.most)
         for family in (each.family for each in room_for if each not in addresses):

@@ -99,6 +99,8 @@ class Request(NamedTuple):
     def lacking(self, held: Iterable[Address]) -> tuple[int, ...]:
         """The family of each address that is missing besides *held*: each one requested by name, and others."""
         mine, result = frozenset(held), list[int]()
+        if not mine and not self.wanted:
+            return tuple(family for family in self.families for _ in range(self.number))
         for family in self.families:
             named = self.wanted_of(family)
             kept = len(mine.intersection(named))
@@ -191,7 +193,7 @@ def _count(service: Service, record: Record, findings: list[Refusal]) -> tuple[i
 def _requested(service: Service, count: int, findings: list[Refusal]) -> tuple[Address, ...]:
     """The addresses that the annotation names, at most *count* per family."""
     requested = _take(annotations.ADDRESSES, service, findings) or ()
-    if any(each.field == annotations.COUNT.field for each in findings):
+    if not requested or any(each.field == annotations.COUNT.field for each in findings):
         return requested
     for family, number in sorted(Counter(address.family for address in requested).items()):
         if number > count:
