@@ -22,6 +22,7 @@ from typing import Final
 import structlog
 
 from kavip import names
+from kavip.agent.handover import LIMIT, WINDOW, PodEnd
 from kavip.agent.http.server import JSON, AgentServer, Network, Page, PageContent
 from kavip.agent.keepalived.configtest import ConfigTest
 from kavip.agent.keepalived.rundir import RunDirectory
@@ -45,6 +46,10 @@ heap, would cost megabytes.
 """
 _RETRY: Final = 2.0
 """Seconds until the next attempt: to bind, as the address may be added later, or to lock the run directory."""
+
+_LOOPBACK: Final = ip_network("127.0.0.0/8")
+_HOOK_SECONDS: Final = 2 * WINDOW + LIMIT + 1
+"""Seconds for a request of a preStop hook, which waits for the hand-over."""
 
 _NODE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 PREFIX: Final = f"{names.ENV_PREFIX}_AGENT"
@@ -181,15 +186,25 @@ async def _run(
         mounts, run_directory.path, is_relevant=reconciler.is_relevant, network_changed=reconciler.network_changed
     )
     server = AgentServer(pages(reconciler, Exporter(settings.metrics)), allowed=settings.networks)
+    end, stepping = PodEnd(stopped), asyncio.Lock()
+    hooks = AgentServer({names.HANDOVER_PATH: end.page}, allowed=(_LOOPBACK,), seconds=_HOOK_SECONDS)
     gc.collect()
     gc.freeze()  # these objects stay for ever; scanning them again and again would double the cost of an answer
     async with asyncio.TaskGroup() as group:
         tasks = [
-            group.create_task(_reconcile(reconciler, watcher, longest=settings.poll_milliseconds / 1000)),
+            group.create_task(_reconcile(reconciler, watcher, stepping, longest=settings.poll_milliseconds / 1000)),
             group.create_task(reconciler.feeds.endpoints.run()),
-            group.create_task(_listen(server, settings)),
+            group.create_task(_listen(server, settings.node_ip, settings.port)),
         ]
+        if settings.address:  # otherwise the port is taken: the agent listens on all addresses
+            tasks.append(group.create_task(_listen(hooks, names.HANDOVER_HOST, settings.port)))
         await stopped.wait()
+
+        async def hand_over() -> None:
+            async with stepping:
+                await reconciler.hand_over()
+
+        await end.run(hand_over)
         for task in tasks:
             task.cancel()
     await reconciler.feeds.checks.close()
@@ -254,12 +269,13 @@ def _probe(fault: str) -> PageContent:
     return PageContent(f"{fault}\n".encode(), status=HTTPStatus.SERVICE_UNAVAILABLE) if fault else PageContent(b"ok\n")
 
 
-async def _reconcile(reconciler: Reconciler, watcher: Watcher, *, longest: float) -> None:
-    """Reconcile for ever; a step that fails is logged, and the next one tries again."""
+async def _reconcile(reconciler: Reconciler, watcher: Watcher, stepping: asyncio.Lock, *, longest: float) -> None:
+    """Reconcile for ever, each step with *stepping*; one that fails is logged, and the next one tries again."""
     with watcher:
         while True:
             try:
-                pause = await reconciler.step()
+                async with stepping:
+                    pause = await reconciler.step()
                 await watcher.watch_daemon(reconciler.daemon)
             except Exception:  # the edge: keepalived continues
                 log.exception("step failed")
@@ -269,15 +285,15 @@ async def _reconcile(reconciler: Reconciler, watcher: Watcher, *, longest: float
             await watcher.wait(min(pause, longest))
 
 
-async def _listen(server: AgentServer, settings: AgentSettings) -> None:
+async def _listen(server: AgentServer, host: str, port: int) -> None:
     """Serve for ever; until the port can be bound, the agent reconciles without it."""
     while True:
         try:
-            async with server.listening(settings.node_ip, settings.port):
-                log.info("listening", host=settings.node_ip, port=settings.port)
+            async with server.listening(host, port):
+                log.info("listening", host=host, port=port)
                 await asyncio.Event().wait()
         except OSError as error:
-            log.error("cannot listen", host=settings.node_ip, port=settings.port, reason=error.strerror)
+            log.error("cannot listen", host=host, port=port, reason=error.strerror)
             await asyncio.sleep(_RETRY)
 
 

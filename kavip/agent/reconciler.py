@@ -35,6 +35,7 @@ from kavip.agent.config.localize import addresses_of
 from kavip.agent.config.model import LocalizedConfig, MountedConfig, NextConfig, RefusedConfig
 from kavip.agent.config.switchover import NEAR, running_password, timestamp
 from kavip.agent.desired import DesiredConfig
+from kavip.agent.handover import hand_over
 from kavip.agent.health.nodehealth import NodeHealth
 from kavip.agent.keepalived import process
 from kavip.agent.keepalived.configtest import ConfigTest, version_problem
@@ -160,6 +161,11 @@ class Reconciler:
             pause = await self._reconcile(daemon, mounted, left=left)
             self._seen, self._due = seen, time.monotonic() + pause
         return min(pause, soon, PAUSE if self._is_joining else inf)
+
+    async def hand_over(self) -> None:
+        """Hand this node's VIPs over (:func:`kavip.agent.handover.hand_over`); no step may run meanwhile or later."""
+        check = self._config_test.check
+        await hand_over(self._reloader.installed, check=check, files=self._files, monitor=self._monitor)
 
     def record_failed_step(self) -> None:
         """Report that a step has failed, until one succeeds."""

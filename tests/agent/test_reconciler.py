@@ -368,7 +368,7 @@ async def test_a_failed_step_is_noted_until_one_succeeds(node: Node, monkeypatch
     with monkeypatch.context() as broken:
         broken.setattr(reconcilers.Reconciler, "_apply", fail)
         node.mount.write(TWO)
-        task = asyncio.create_task(main._reconcile(node.reconciler, silent(node.folder), longest=0.01))
+        task = asyncio.create_task(main._reconcile(node.reconciler, silent(node.folder), asyncio.Lock(), longest=0.01))
         async with asyncio.timeout(60):
             while "the agent failed" not in "".join(notes(node)):
                 await asyncio.sleep(0.01)

@@ -57,10 +57,17 @@ Reply = Callable[[bytes], Awaitable[tuple[str, PageContent]]]
 
 
 class AgentServer:
-    """Serves *pages*, a function for each path, to clients within *allowed*; without networks to all clients."""
+    """
+    Serves *pages*, a function for each path, to clients within *allowed*; without networks to all clients.
 
-    def __init__(self, pages: Mapping[str, Page], *, allowed: tuple[Network, ...] = ()) -> None:
+    A connection ends after *seconds*, the answer included.
+    """
+
+    def __init__(
+        self, pages: Mapping[str, Page], *, allowed: tuple[Network, ...] = (), seconds: float | None = None
+    ) -> None:
         self._pages, self._allowed = pages, allowed
+        self._seconds = SECONDS if seconds is None else seconds
         self._own = ConnectionSlots(OWN, at_once=OWN)
         self._clients = ConnectionSlots(CLIENTS, at_once=1)  # so that the node's requests wait for at most one of them
         self._denied = ConnectionSlots(DENIED, at_once=1)
@@ -110,7 +117,7 @@ class AgentServer:
             slots = self._clients
         else:
             slots, reply = self._denied, _deny
-        slots.add(connection, lambda: _serve(connection, slots.turn, reply))
+        slots.add(connection, lambda: _serve(connection, slots.turn, reply, seconds=self._seconds))
 
     async def _answer(self, head: bytes) -> tuple[str, PageContent]:
         request = parse(head)
@@ -150,9 +157,9 @@ def parse(head: bytes) -> PageRequest | HTTPStatus:
     return PageRequest(method, target.partition("?")[0])
 
 
-async def _serve(connection: AgentConnection, turn: asyncio.Semaphore, reply: Reply) -> None:
+async def _serve(connection: AgentConnection, turn: asyncio.Semaphore, reply: Reply, *, seconds: float) -> None:
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(seconds):
             head = await connection.read_head()  # most clients lose an answer that comes before they have sent the head
             async with turn:
                 connection.stage = Stage.ANSWERING
