@@ -60,6 +60,7 @@ def _fields(group: KeepalivedGroup) -> list[Attempt]:
     """Fields that kavip never sets, or not to these values."""
     body = owned(group)[1]
     attempt = partial(_attempt, body)
+    handover = _containers(body)[0]["lifecycle"]["preStop"]
 
     def pod(**fields: Any) -> Callable[[Manifest], Any]:
         return lambda body: _pod(body).update(fields)
@@ -67,11 +68,15 @@ def _fields(group: KeepalivedGroup) -> list[Attempt]:
     def container(**fields: Any) -> Callable[[Manifest], Any]:
         return lambda body: _containers(body)[0].update(fields)
 
+    def request(**fields: Any) -> Manifest:
+        return {"httpGet": {**handover["httpGet"], **fields}}
+
     def annotation(key: str, value: str) -> Callable[[Manifest], Any]:
         return lambda body: _template(body).setdefault("annotations", {}).update({key: value})
 
     of_configmap = {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "web", "key": "a"}}}
     hook, id_program = {"preStop": {"exec": {"command": ["id"]}}}, {"exec": {"command": ["id"]}}
+    headers = [{"name": "A", "value": "b"}]
     finalizers, claims = ["evil.example.com/x"], [{"name": "d", "resourceClaimName": "gpu"}]
     context = {"seccompProfile": {"type": "RuntimeDefault"}, "supplementalGroups": [6]}
     ten_years = 315_360_000
@@ -89,7 +94,11 @@ def _fields(group: KeepalivedGroup) -> list[Attempt]:
         attempt("a node, past the scheduler", pod(nodeName="n1")),
         attempt("groups of the host", pod(securityContext=context)),
         attempt("a writable root file system", lambda body: _context(body).update(readOnlyRootFilesystem=False)),
-        attempt("a hook", container(lifecycle=hook)),
+        attempt("a program as hook", container(lifecycle=hook)),
+        attempt("a hook after the start", container(lifecycle={"postStart": handover})),
+        attempt("a hook on another page", container(lifecycle={"preStop": request(path="/shutdown")})),
+        attempt("a hook on another host", container(lifecycle={"preStop": request(host="192.0.2.1")})),
+        attempt("a hook with headers", container(lifecycle={"preStop": request(httpHeaders=headers)})),
         attempt("a program as probe", container(livenessProbe=id_program)),
         attempt("a value from a ConfigMap", lambda body: _containers(body)[0]["env"].append(of_configmap)),
         attempt("minReadySeconds", lambda body: body["spec"].update(minReadySeconds=9)),

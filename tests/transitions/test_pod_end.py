@@ -82,10 +82,10 @@ def test_an_agent_that_ends_alone_lowers_nothing(make_live_group: MakeLiveGroup)
         agent = pod.agent
         agent.signal(signal.SIGTERM)
         process.wait_for("the agent ends", lambda: not agent.alive, timeout=PATIENCE)
+        assert pod.daemon_reloads() == reloads
         pod.start_agent()
         live.wait_until_stable()
     assert (recorded.transitions, recorded.failures) == ({}, {}), recorded.timeline()
-    assert pod.daemon_reloads() == reloads
 
 
 def test_an_agent_that_starts_again_raises_a_lowered_keepalived(make_live_group: MakeLiveGroup) -> None:

@@ -227,7 +227,15 @@ def _keepalived_container(spec: GroupSpec, image: str, port: int) -> Manifest:
         names.KEEPALIVED_CONTAINER, spec=spec, image=image, command=list(KEEPALIVED_COMMAND), env=_keepalived_env()
     )
     # The agent asks keepalived for a new dump. A minute of patience: a restart moves VIPs.
-    return {**container, "livenessProbe": _probe(names.LIVE_PATH, port, period=10, failures=6)}
+    container["livenessProbe"] = _probe(names.LIVE_PATH, port, period=10, failures=6)
+    if not spec.agent_image:  # another agent may not know the page, and a new hook would replace all pods
+        container["lifecycle"] = {"preStop": {"httpGet": _handover(port)}}
+    return container
+
+
+def _handover(port: int) -> Manifest:
+    """The agent answers when other nodes have the VIPs; kubelet asks on the network of the node."""
+    return {"path": names.HANDOVER_PATH, "port": port, "host": names.HANDOVER_HOST, "scheme": "HTTP"}
 
 
 def _agent_service(port: int) -> Manifest:

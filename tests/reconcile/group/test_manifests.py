@@ -243,9 +243,18 @@ def test_every_use_of_the_port_names_the_groups_port() -> None:
     keepalived, agent = daemon_set(build.group(), port=9651)["spec"]["template"]["spec"]["containers"]
     assert agent["ports"] == [{"name": "metrics", "containerPort": 9651, "hostPort": 9651, "protocol": "TCP"}]
     assert keepalived["livenessProbe"]["httpGet"] == {"path": "/livez", "port": 9651, "scheme": "HTTP"}
+    assert keepalived["lifecycle"]["preStop"]["httpGet"]["port"] == 9651
     assert agent["livenessProbe"]["httpGet"] == {"path": "/state", "port": 9651, "scheme": "HTTP"}
     assert agent["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": 9651, "scheme": "HTTP"}
     assert env(agent)["KAVIP_AGENT_PORT"] == "9651"
+
+
+def test_keepalived_stops_after_the_hand_over_if_the_agent_is_of_this_version() -> None:
+    """An agent of ``agentImage`` may not know the page, and with its own images a pod stays as it is at an upgrade."""
+    hooks = {name: each.get("lifecycle") for name, each in containers(build.group()).items()}
+    page = {"path": "/handover", "port": 9650, "host": "127.0.0.1", "scheme": "HTTP"}
+    assert hooks == {"config-setup": None, "keepalived": {"preStop": {"httpGet": page}}, "agent": None}
+    assert "lifecycle" not in containers(build.group(agent_image="registry.example/agent:7"))["keepalived"]
 
 
 def test_every_variable_of_the_agent_is_a_setting_of_it() -> None:
