@@ -134,6 +134,7 @@ def test_foreign_parts_of_a_daemonset_are_found() -> None:
     heading = "Containers, volumes and privileges"
     assert found(heading, rendered()) == []
     pod = (foreign := rendered())["spec"]["template"]["spec"]
+    pod["containers"][0]["lifecycle"]["postStart"] = {"exec": {"command": ["id"]}}
     pod["containers"].append({"name": "shell", "image": "evil", "securityContext": {"privileged": True}})
     pod["initContainers"].append({"name": "first", "image": "worse"})
     pod["volumes"].append({"name": "root", "hostPath": {"path": "/"}})
@@ -141,6 +142,7 @@ def test_foreign_parts_of_a_daemonset_are_found() -> None:
     assert sorted(found(heading, rendered(), foreign)) == [
         "lb/edge  container shell: evil",
         f"lb/edge  containers.{len(pod['containers']) - 1}.securityContext.privileged",
+        "lb/edge  hook of keepalived",
         "lb/edge  hostPID",
         "lb/edge  init container first: worse",
         "lb/edge  volume root",

@@ -201,8 +201,8 @@ async def _run(
         await stopped.wait()
 
         async def hand_over() -> None:
-            async with stepping:
-                await reconciler.hand_over()
+            await stepping.acquire()  # and kept: another step would raise the priorities again
+            await reconciler.hand_over()
 
         await end.run(hand_over)
         for task in tasks:
