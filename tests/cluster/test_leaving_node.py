@@ -1,6 +1,7 @@
-"""A pod that a real kubelet ends hands its VIPs over before keepalived stops."""
+"""On a real kubelet VIPs leave a pod that ends before keepalived stops, and a node soon after it is cordoned."""
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -29,24 +30,27 @@ def pair(cluster: Callable[..., Cluster]) -> Iterator[Cluster]:
     found.helm("upgrade", "--install", *release(found), "--create-namespace", "--set=replicaCount=2")
     create_namespaces(found, "lb")
     first = {"weight": 100, "nodeSelector": {"kubernetes.io/hostname": found.nodes[0].name}}
-    apply_objects(found, a_group("edge", virtualIPs=[{"address": f"{VIP}/24"}], placement={"preferred": [first]}))
+    placement = {"preferred": [first]}
     try:
+        apply_objects(
+            found,
+            a_group("edge", virtualIPs=[{"address": f"{VIP}/24"}], placement=placement, drainOn=["Cordon"]),
+        )
+        wait_for("the node has the VIP", lambda: holders(found) == found.nodes[:1], timeout=PATIENCE, interval=1)
+        found.kubectl("rollout", "status", "daemonset", "edge", "--namespace=lb", f"--timeout={PATIENCE:.0f}s")
         yield found
     finally:
         found.kubectl("delete", "namespace", "lb", "--wait=false")
 
 
-def holders(found: Cluster) -> list[Node]:
+def holders(found: Cluster) -> tuple[Node, ...]:
     """The nodes that have the VIP."""
-    return [node for node in found.nodes if has(node, VIP)]
+    return tuple(node for node in found.nodes if has(node, VIP))
 
 
 def test_the_hook_hands_the_vip_over(pair: Cluster, tmp_path: Path) -> None:
     """The other node has the VIP before the pod ends, and no hook has failed."""
-    rollout = ("rollout", "status", "daemonset", "edge", "--namespace=lb", f"--timeout={PATIENCE:.0f}s")
     holder = pair.nodes[0]
-    wait_for("the node has the VIP", lambda: holders(pair) == [holder], timeout=PATIENCE, interval=1)
-    pair.kubectl(*rollout)
     path = f"--output=jsonpath={{.items[?(@.spec.nodeName=='{holder.name}')].metadata.name}}"
     pod = pair.kubectl("get", "pods", "--namespace=lb", "--selector=keepalivedGroup=edge", path).stdout
     log = tmp_path / "agent.log"
@@ -58,9 +62,23 @@ def test_the_hook_hands_the_vip_over(pair: Cluster, tmp_path: Path) -> None:
         wait_for("it hands over", partial(has_event, log, HANDED_OVER), timeout=PATIENCE)
     finally:
         process.kill([follower])
-    wait_for("it has the VIP again", lambda: holders(pair) == [holder], timeout=PATIENCE, interval=1)
+    wait_for("it has the VIP again", lambda: holders(pair) == (holder,), timeout=PATIENCE, interval=1)
     failed = "--field-selector=reason=FailedPreStopHook"
     assert pair.kubectl("get", "events", "--namespace=lb", failed, "--output=name").stdout == ""
+
+
+def test_a_cordoned_node_loses_its_vip(pair: Cluster) -> None:
+    """The other node has it soon, and the first again when the node is uncordoned."""
+    first, second = pair.nodes
+    seconds = list[float]()
+    for _ in range(5):
+        begun = time.monotonic()
+        pair.kubectl("cordon", first.name)
+        wait_for("the other node has the VIP", lambda: holders(pair) == (second,), timeout=PATIENCE)
+        seconds.append(time.monotonic() - begun)
+        pair.kubectl("uncordon", first.name)
+        wait_for("the first node has it again", lambda: holders(pair) == (first,), timeout=PATIENCE)
+    print("VIP left after", *(f"{each:.1f}" for each in seconds), "s")  # noqa: T201 - a figure for docs/howto/drain.md
 
 
 def has_event(log: Path, event: Mapping[str, object]) -> bool:
