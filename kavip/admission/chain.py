@@ -87,10 +87,10 @@ def run(chain: Sequence[Rule[T]], subject: T, context: Context[T], *, since: T |
     found = _Collected()
     for rule in chain:
         ratchet = None if since is None else _Ratchet(rule, subject, since, context)
-        for finding in islice(rule.evaluate(subject, context), MAX_FINDINGS + 1 - found.count):
+        for finding in rule.evaluate(subject, context):
             found.add(finding, ratchet)
-        if found.count > MAX_FINDINGS:
-            return found.without_rest(is_unchanged=_is_same_object(subject, since))
+            if found.count > MAX_FINDINGS:
+                return found.without_rest(is_unchanged=_is_same_object(subject, since))
     return found.verdict()
 
 

@@ -31,6 +31,7 @@ _MAX_ANNOTATIONS: Final = 256 * 1024  # bytes; the limit of the API server itsel
 _MAX_ENTRIES: Final = 1024  # twice the limit of any field in the CRDs
 _MAX_TERMS: Final = 64  # matchLabels or matchExpressions of a selector; twice the limit of the CRDs
 _MAX_NODE_TERMS: Final = 32  # alternatives of a node affinity; each Node is compared with each
+_COLLECTIONS: Final = (list, dict)
 _PORTS: Final = "ports"  # of a Service; their items are counted, and a rule costs no more with many of them
 
 T = TypeVar("T", bound=Service | KeepalivedGroup | VIPPool)
@@ -244,7 +245,7 @@ def _check_size(found: Service | KeepalivedGroup | VIPPool) -> None:
         if isinstance(value, LabelSelector):
             _check_terms(f"spec.{encoded}.matchLabels", len(value.match_labels or ()), _MAX_TERMS)
             _check_terms(f"spec.{encoded}.matchExpressions", len(value.match_expressions or ()), _MAX_TERMS)
-        if isinstance(value, list | dict) and len(value) > _MAX_ENTRIES and name != _PORTS:
+        if isinstance(value, _COLLECTIONS) and len(value) > _MAX_ENTRIES and name != _PORTS:
             raise OverBudget(f"spec.{encoded}", len(value), f"want at most {_MAX_ENTRIES} entries")
     if isinstance(found, KeepalivedGroup):
         _check_terms(f"spec.affinity.{REQUIRED_TERMS}", count_node_selector_terms(found.spec), _MAX_NODE_TERMS)
