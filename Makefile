@@ -36,8 +36,8 @@ test: ## lint, and all tests, with a real Kubernetes and a real keepalived (root
 	@$(RUN) python -m hack.testbed prepare --tests
 	@$(RUN) pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --timing
 
-test-unit: ## the quick tests that need neither root nor network
-	@$(RUN) pytest -n auto --dist worksteal -m "not (slow or $(REAL))" --timeout 120
+test-unit: ## the quick tests that need neither root nor network, with few examples of each property
+	@$(RUN) pytest -n auto --dist worksteal -m "not (slow or $(REAL))" --hypothesis-profile quick --timeout 120
 
 lint: ## ruff, mypy --strict (tests included), the import contracts between packages, and the dependencies
 	@$(RUN) ruff check --quiet --output-format concise

@@ -4,7 +4,7 @@ import json
 
 import msgspec
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hack import refusals
@@ -13,6 +13,7 @@ from kavip.admission import policy
 from kavip.admission.response import ReviewedObject, response
 from kavip.api.review import Operation, Review
 from kavip.api.service import Service
+from tests.support.examples import examples
 from tests.vrrp import keywordvalues
 
 SNAPSHOT = refusals.snapshot()
@@ -62,7 +63,7 @@ def lone_surrogates(value: object) -> bool:
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@examples(60)
 @given(annotations, services, st.sampled_from((Operation.CREATE, Operation.UPDATE)))
 @example(
     {names.GROUP_ANNOTATION: "\x1b[2J", names.SPREAD_ANNOTATION: "\u202e\n"}, {"type": "LoadBalancer"}, Operation.CREATE

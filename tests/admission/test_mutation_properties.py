@@ -19,6 +19,7 @@ from kavip.api.service import Service
 from kavip.errors import BadInput
 from kavip.snapshot import Snapshot
 from tests.support.build import group, namespace
+from tests.support.examples import examples
 
 PATHS = (names.MUTATE_SERVICE_PATH, names.MUTATE_GROUP_PATH)
 CLUSTER = Snapshot.from_objects([group("lb/edge", default=True), namespace("shop")])
@@ -101,7 +102,7 @@ OBJECTS = {names.MUTATE_SERVICE_PATH: noted(), names.MUTATE_GROUP_PATH: a_group(
 
 
 @pytest.mark.parametrize("path", PATHS)
-@settings(max_examples=25)
+@examples(25)
 @given(st.data())
 def test_no_request_fails(path: str, data: st.DataObject) -> None:
     """Every object is allowed, and the patch can be applied."""
@@ -113,7 +114,7 @@ def test_no_request_fails(path: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-@settings(max_examples=25)
+@examples(25)
 @given(st.data())
 def test_only_defaults_are_touched_and_only_once(path: str, data: st.DataObject) -> None:
     """One step for each changed field, no other change, and no patch for the patched object."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.review import cluster
@@ -16,6 +16,7 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.review import Operation, Review
 from kavip.api.service import Service
+from tests.support.examples import examples
 
 SNAPSHOT = cluster(20)
 KINDS = (Service, KeepalivedGroup, VIPPool)
@@ -39,7 +40,7 @@ def _ours(service: Service) -> Service:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@settings(max_examples=15)
+@examples(15)
 @given(st.data())
 def test_an_update_of_other_fields_is_accepted(kind: type[Anything], data: st.DataObject) -> None:
     """An update that changes only a finalizer has warnings, but no refusal."""
@@ -52,7 +53,7 @@ def test_an_update_of_other_fields_is_accepted(kind: type[Anything], data: st.Da
 
 
 @pytest.mark.parametrize("kind", (Service, KeepalivedGroup), ids=lambda kind: kind.__name__)
-@settings(max_examples=15)
+@examples(15)
 @given(st.data())
 def test_deletion_is_never_refused(kind: type[Anything], data: st.DataObject) -> None:
     """No deletion is refused, and an edit that only removes finalizers from an object in deletion has no finding."""

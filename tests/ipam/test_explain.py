@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip import names
@@ -18,6 +18,7 @@ from tests.ipam.deciding import EDGE, FULL, LAB, PREFER, REASSIGN, REQUIRE, SELE
 from tests.ipam.simulatedcontroller import SimulatedController, entered
 from tests.ipam.test_histories import services
 from tests.support.build import pool, service
+from tests.support.examples import examples
 
 
 def look(subject: Any, *others: Any, pools: Any = (EDGE, LAB), **more: Any) -> Explanation:
@@ -41,7 +42,7 @@ MANY = (
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
+@examples(200)
 @given(
     crowd=st.lists(services(), max_size=9),
     subject=services(),

@@ -4,13 +4,14 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip import errors
 from kavip.kube import codec
 from kavip.kube.codec import CUT_MARK, MAX_DEPTH, Bookmark, Changed, Deleted, Malformed, cut_deep_parts
 from kavip.kube.resources import CONFIGMAPS, SERVICES
+from tests.support.examples import examples
 
 GOOD = {"metadata": {"namespace": "a", "name": "b", "resourceVersion": "7"}, "data": {"k": "v"}}
 
@@ -120,7 +121,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50, deadline=None)
 @given(json_values, st.integers(0, 2 * MAX_DEPTH))
 def test_cutting_keeps_json_and_everything_above_the_limit(value: Any, levels: int) -> None:
     """Strings may contain brackets, quotes and backslashes."""

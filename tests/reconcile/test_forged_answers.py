@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip import names
@@ -23,6 +23,7 @@ from kavip.vrrp.running import running_instances
 from tests.reconcile.group.settledgroup import settled, with_pods
 from tests.reconcile.simulatedcluster import GROUP, SimulatedCluster, agent_states, pod, running
 from tests.support import build
+from tests.support.examples import examples
 
 WEB, API = "shop/web", "shop/api"
 VIP = "192.0.2.130"
@@ -100,7 +101,7 @@ def fill(found: Any, simulation: SimulatedCluster) -> bytes:
     [{}, {"vrrp_version": 3}, {"interface": "eth1"}, {"instances": {"mode": "Shared", "count": 2}}],
     ids=("settled", "another version", "another interface", "Shared instances"),
 )
-@settings(max_examples=8, deadline=None)
+@examples(8, deadline=None)
 @given(data=st.data())
 def test_forged_answers_choose_no_address_and_no_object(edit: dict[str, Any], data: st.DataObject) -> None:
     """Settled, and while a switch waits for the nodes: the texts have the addresses and VRIDs of the objects."""

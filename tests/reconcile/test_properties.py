@@ -5,7 +5,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip.api.group import Instances
@@ -13,6 +13,7 @@ from kavip.api.service import Service
 from kavip.reconcile.plan import Key, KeyKind
 from tests.reconcile.simulatedcluster import GROUP, SimulatedCluster, agent_states, cluster, running
 from tests.support import build
+from tests.support.examples import examples
 
 _FAMILIES = (("IPv4",), ("IPv6",), ("IPv4", "IPv6"), ("IPv6", "IPv4"))
 _POLICIES = ("SingleStack", "PreferDualStack", "RequireDualStack")
@@ -48,7 +49,7 @@ def simulation_of(found: list[Service], *, shared: bool) -> SimulatedCluster:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 @given(services(), st.booleans(), st.randoms(use_true_random=False))
 def test_plans_come_to_rest_and_no_address_has_two_holders(
     found: list[Service], shared: bool, luck: random.Random
@@ -70,7 +71,7 @@ def test_plans_come_to_rest_and_no_address_has_two_holders(
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@examples(30, deadline=None)
 @given(services(), st.booleans())
 def test_services_are_programmed_exactly_when_their_vips_run(found: list[Service], shared: bool) -> None:
     """If every node runs every VIP of the text, no Service with a VIP is pending."""
@@ -86,7 +87,7 @@ def test_services_are_programmed_exactly_when_their_vips_run(found: list[Service
         assert status == ("True" if service.virtual_ips else "False")
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30, deadline=None)
 @given(services(), st.lists(st.integers(0, 5), min_size=1, max_size=8))
 def test_vrids_stay_through_comings_and_goings(found: list[Service], steps: list[int]) -> None:
     """A Service keeps its VRID while other Services are created and deleted."""

@@ -2,10 +2,11 @@
 
 from itertools import product
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip.vrrp.flow import Item, Network, Room, assign
+from tests.support.examples import examples
 
 PLACES = ("a", "b", "c")
 ITEMS = st.lists(
@@ -37,7 +38,7 @@ def cost(items: list[Item], places: tuple[str, ...]) -> int:
     return sum(item.costs[place] for item, place in zip(items, places, strict=True))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(ITEMS, ROOMS)
 def test_cheapest_of_all(items: list[Item], room: dict[str, Room]) -> None:
     """The assignment fits, costs as little as the best of all, and is missing only if there is none."""

@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip.api.address import parse_address
@@ -15,6 +16,7 @@ from kavip.vrrp.instances import Model, model_of
 from kavip.vrrp.members import Member, Peer
 from kavip.vrrp.spread import most
 from tests.support import build
+from tests.support.examples import examples
 
 GROUP = build.group(unicast_enabled=True)
 NOTHING = Model(group=GROUP.key, globals=(), instances=())
@@ -64,7 +66,7 @@ def loads(model: Model) -> Counter[str]:
     return Counter(firsts(model).values())
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 @given(nodes=st.integers(1, 30), count=st.integers(1, 60), one_by_one=st.booleans())
 def test_new_instances_are_balanced(nodes: int, count: int, one_by_one: bool) -> None:
     """No node gets more than it must, whether the Services come together or one after the other."""
@@ -74,6 +76,7 @@ def test_new_instances_are_balanced(nodes: int, count: int, one_by_one: bool) ->
     assert max(loads(model).values()) == most(count, nodes)
 
 
+@pytest.mark.slow
 def test_the_largest_group_is_balanced() -> None:
     """500 instances on 100 nodes, which come and go."""
     peers, members = peers_of(100), [member(number) for number in range(500)]
@@ -84,7 +87,7 @@ def test_the_largest_group_is_balanced() -> None:
     assert set(loads(model).values()) == {5}
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 @given(data=st.data(), nodes=st.integers(1, 8))
 def test_no_service_moves_another(data: st.DataObject, nodes: int) -> None:
     """Whatever Services come and go, while any nodes are dead or drained."""

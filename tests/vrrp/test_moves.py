@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip.vrrp import keys
@@ -11,6 +11,7 @@ from kavip.vrrp.instances import Model, model_of
 from kavip.vrrp.members import Member, Peer
 from kavip.vrrp.priorities import priorities, seed_of
 from tests.support import build
+from tests.support.examples import examples
 from tests.vrrp.test_homes import firsts, member, peers_of
 
 GROUP = build.group("lb/edge")
@@ -43,7 +44,7 @@ def spread_members(vips: Sequence[int]) -> list[Member]:
     return [*(member(number, vips=count, spread=True) for number, count in enumerate(vips)), member(99)]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 @given(vips=st.lists(st.integers(1, 5), min_size=1, max_size=4), nodes=st.integers(1, 8))
 def test_one_vip_moves_at_a_time(vips: list[int], nodes: int) -> None:
     """Each text moves at most one VIP; none while a move may not begin; the last text is the one of a new group."""

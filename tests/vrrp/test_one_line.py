@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kavip.agent.config.facts import InterfaceAddress, NodeFacts
@@ -15,6 +15,7 @@ from kavip.vrrp import keywords, verbatim
 from kavip.vrrp.virtualips import VirtualIP
 from tests.agent.mounts import mounted
 from tests.support import build
+from tests.support.examples import examples
 from tests.vrrp import confparser, keywordvalues
 from tests.vrrp.samples import annotated, conf, nodes
 
@@ -38,7 +39,7 @@ BARE = {spec: confparser.named(confparser.read(text(spec=spec))) for spec in key
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@examples(150)
 @given(st.sampled_from(sorted(BARE)), st.sampled_from(sorted(keywordvalues.KNOWN)) | st.text(max_size=5), texts)
 @example("new", "garp_master_repeat", "5")
 @example("apart", "track_interface", "{ eth9 weight 5 }")
@@ -59,7 +60,7 @@ def test_one_statement(spec: str, keyword: str, value: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@examples(150)
 @given(st.sampled_from(sorted(keywordvalues.KNOWN_GLOBALLY)) | st.text(max_size=5), texts)
 @example("router_id", "edge")
 @example("startup_script", '"/bin/echo a b"')

@@ -3,10 +3,11 @@
 from collections import Counter
 from itertools import product
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip.vrrp.rebalance import Balance, balance_of
+from tests.support.examples import examples
 
 NODES = ("n1", "n2", "n3")
 
@@ -26,7 +27,7 @@ def excess(firsts: dict[str, str], most: int) -> int:
     return sum(max(0, load - most) for load in Counter(firsts.values()).values())
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150, deadline=None)
 @given(data=st.data(), count=st.integers(1, 6))
 def test_as_few_as_an_exhaustive_search_finds(data: st.DataObject, count: int) -> None:
     """Of all assignments that preferences allow: the least excess, and of these the fewest moves."""
@@ -43,7 +44,7 @@ def test_as_few_as_an_exhaustive_search_finds(data: st.DataObject, count: int) -
     assert (excess(after, balance.most), len(balance.moves)) == best
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40, deadline=None)
 @given(data=st.data(), nodes=st.integers(1, 40), count=st.integers(1, 200))
 def test_the_bound_holds_afterwards(data: st.DataObject, nodes: int, count: int) -> None:
     """And a balanced group has no moves."""

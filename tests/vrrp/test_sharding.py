@@ -4,7 +4,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip.api.address import Address
@@ -14,6 +14,7 @@ from kavip.vrrp import verbatim
 from kavip.vrrp.members import Member
 from kavip.vrrp.sharding import AddressCounts, Shards, combine, shard_members
 from tests.support import build
+from tests.support.examples import examples
 from tests.vrrp.samples import shared
 
 GROUP = build.group(instances=shared(3))
@@ -36,7 +37,7 @@ def changed(shards: Shards, member: Member) -> Shards:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_combined_shards_do_not_depend_on_the_history(luck: random.Random) -> None:
     """This holds after any history; a Service with a reserved address, or one of another Service, is special."""

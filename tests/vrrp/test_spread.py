@@ -7,11 +7,12 @@ from itertools import product
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip.vrrp.priorities import priorities
 from kavip.vrrp.spread import SpreadVIP, leads, most
+from tests.support.examples import examples
 
 Nodes = Mapping[int, Collection[str]]
 Places = Mapping[SpreadVIP, str]
@@ -65,7 +66,7 @@ def is_spread(places: Places, nodes: int) -> bool:
     )
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(COUNTS, st.integers(1, 100), st.integers(0, 10**6), st.data())
 def test_the_bound_holds_before_and_after_any_death(
     counts: tuple[int, int], size: int, service: int, data: st.DataObject
@@ -91,7 +92,7 @@ def test_the_bound_holds_for_all_small_services(size: int) -> None:
         assert all(is_spread(masters(orders, dead={node}), size - 1) for node in names(size))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(COUNTS, st.integers(1, 12), st.randoms(use_true_random=False))
 def test_input_order_does_not_matter(counts: tuple[int, int], size: int, random: Random) -> None:
     """VIPs and nodes in any order give the same result."""
@@ -102,7 +103,7 @@ def test_input_order_does_not_matter(counts: tuple[int, int], size: int, random:
     assert leads(vips, same(nodes)) == expected
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 @given(st.integers(0, 4), st.integers(0, 2), st.integers(1, 4), st.integers(0, 10**6))
 def test_fewest_changes_to_the_hash_order(ipv4: int, ipv6: int, size: int, service: int) -> None:
     """No assignment within the bounds leaves more VIPs on the first node of their hash order."""
@@ -117,7 +118,7 @@ def test_fewest_changes_to_the_hash_order(ipv4: int, ipv6: int, size: int, servi
     assert changes(masters(placed(tuple(vips), frozenset(nodes)))) == best
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.integers(1, 5), st.integers(2, 4), st.integers(0, 10**6))
 def test_fewest_changes_to_the_next_nodes(count: int, size: int, service: int) -> None:
     """Of the VIPs of a node that dies, as many as possible go to the best node of their hash order."""
@@ -208,7 +209,7 @@ def test_nodes_without_an_address_of_a_family() -> None:
     assert Counter(node for vip, node in first.items() if vip.family == 4) == {"a": 1, "b": 1, "c": 1}
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(COUNTS, st.integers(2, 12), st.integers(0, 10**6), st.data())
 def test_the_bound_holds_after_any_deaths(
     counts: tuple[int, int], size: int, service: int, data: st.DataObject
@@ -227,7 +228,7 @@ def test_the_bound_holds_after_any_deaths(
         assert after == before or (after[1:] == rest and after[0] not in dead)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.integers(1, 5), st.integers(3, 5), st.integers(0, 10**6), st.data())
 def test_deaths_move_the_fewest(count: int, size: int, service: int, data: st.DataObject) -> None:
     """No fewer moves restore the bound for the nodes that are left."""

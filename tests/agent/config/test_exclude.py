@@ -1,7 +1,7 @@
 """Excluding instances: the rest is a whole configuration, and a kept instance conflicts with nothing."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip.agent.config import validate
@@ -13,6 +13,7 @@ from kavip.api.agent import ProblemCode
 from kavip.api.group import Check
 from tests.agent import mounts
 from tests.agent.config.test_localize import facts, held
+from tests.support.examples import examples
 
 LINES = st.sampled_from(
     ["vrrp_instance a/b {", "vrrp_instance c {", "vrrp_instance {", "}", "    }", "    x y", "global_defs {", "", "#"]
@@ -51,7 +52,7 @@ def test_blocks_hold_every_line_of_the_text(lines: list[str]) -> None:
         assert block is not None and block.lines[number - block.first] == line
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.sets(st.sampled_from(["shop/a", "shop/b", "shop/c", "shop/c/v6"])), st.booleans())
 def test_the_rest_is_a_whole_configuration(names: set[str], with_spares: bool) -> None:
     """The text without some instances is valid, and holds what the values say."""

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kavip.agent.config.facts import InterfaceAddress, NodeFacts
@@ -12,6 +12,7 @@ from kavip.agent.config.model import LocalizedConfig
 from kavip.api.address import parse_address
 from kavip.vrrp.virtualips import VirtualIP
 from tests.agent import mounts
+from tests.support.examples import examples
 from tests.vrrp import confparser
 from tests.vrrp.test_one_line import ESCAPES
 
@@ -32,7 +33,7 @@ inserted = (
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@examples(300, deadline=None)
 @given(st.integers(0, len(TEXT)), st.integers(0, 60), inserted)
 @example(0, 0, "\ufeff")
 @example(TEXT.index("    router_id") + 4, 0, "include /etc/passwd\n    ")

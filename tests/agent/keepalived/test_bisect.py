@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip.agent.config import validate
@@ -14,6 +14,7 @@ from kavip.agent.config.model import InstanceFault, LocalizedConfig, ParsedConfi
 from kavip.agent.keepalived.bisect import AGAIN, MAX_RUNS, SECONDS, Bisector
 from kavip.agent.keepalived.configtest import FailedTest
 from kavip.api.agent import ProblemCode, RefusedBy
+from tests.support.examples import examples
 
 CODE = ProblemCode.REFUSED_BY_KEEPALIVED
 HOW = "keepalived --config-test: exit status 5"
@@ -88,7 +89,7 @@ def excluded(found: LocalizedConfig | RefusedConfig) -> dict[str, str]:
     return {each.name: each.fault.message for each in found.excluded}
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.sets(st.integers(0, 39), max_size=12), st.sampled_from(DETAILS))
 def test_exactly_the_refused_instances_are_excluded(numbers: set[int], detail: str) -> None:
     """With any kind of report, all refused instances are excluded after enough searches; the others are unchanged."""

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip.api.address import Address
@@ -13,6 +13,7 @@ from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pools import Pools
 from tests.ipam.ledger.leaderledger import EDGE, FIRST, NOW, LeaderLedger, freed
 from tests.support.build import pool, service
+from tests.support.examples import examples
 
 
 # --- status: restart, fail-over, other replicas -----------------------------------------------------------------------
@@ -167,7 +168,7 @@ class Model:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@examples(150, deadline=None)
 @given(STEPS)
 def test_random_histories_have_the_expected_cool_downs(steps: list[tuple[Any, ...]]) -> None:
     """After any frees, allocations, edits and new terms the cool-downs equal a simple model, and the numbers add up."""

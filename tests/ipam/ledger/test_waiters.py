@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip import names
@@ -15,6 +15,7 @@ from kavip.ipam.pools import Pools
 from kavip.ipam.request import read_request
 from tests.ipam.deciding import ours
 from tests.support.build import pool, service
+from tests.support.examples import examples
 
 SHARE = {names.SHARING_KEY_ANNOTATION: "web"}
 FOUR = ("192.0.2.0", "192.0.2.1", "198.51.100.0")
@@ -76,7 +77,7 @@ def held(subject: Service, ledger: Ledger, over: Pools) -> set[Any]:
 
 
 @pytest.mark.slow
-@settings(max_examples=500, deadline=None, derandomize=True)
+@examples(500, deadline=None, derandomize=True)
 @given(st.data())
 def test_every_service_that_can_be_served_is_requeued(data: st.DataObject) -> None:
     """

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip import names
@@ -26,6 +26,7 @@ from kavip.vrrp.running import running_instances
 from kavip.vrrp.sharding import Shard, Shards
 from tests.reconcile.simulatedcluster import GROUP, SimulatedCluster, cluster
 from tests.support import build
+from tests.support.examples import examples
 
 SERVICES = [f"shop/s{number}" for number in range(8)]
 NODES = ("n1", "n2")
@@ -119,7 +120,7 @@ def one_by_one(shards: Shards, **_more: object) -> Mapping[str, Shard]:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 @given(st.booleans(), st.randoms(use_true_random=False))
 def test_a_plan_is_the_same_with_and_without_memory(shared: bool, luck: random.Random) -> None:
     """After any history, the plan equals that of a controller without memory that treats every Service as special."""

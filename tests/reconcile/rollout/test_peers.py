@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip.api.address import parse_address
@@ -35,6 +35,7 @@ from kavip.vrrp.running import RunningNodes, running_nodes
 from tests.reconcile.group.settledgroup import WEB, serving, settled
 from tests.reconcile.simulatedcluster import GROUP, NOW, SimulatedCluster, pod, running
 from tests.support import build
+from tests.support.examples import examples
 from tests.vrrp.samples import peer_of
 
 UNICAST: dict[str, Any] = {"unicast_enabled": True, "vrrp_version": 3}
@@ -290,7 +291,7 @@ EVENTS = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 @given(st.integers(min_value=1, max_value=4), EVENTS)
 def test_all_senders_hear_each_other_in_every_history(count: int, events: list[tuple[str, str]]) -> None:
     """This holds in every history, for any text on each node. After all have read, the text is the final one."""

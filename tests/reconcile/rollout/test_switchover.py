@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip import names
@@ -31,6 +31,7 @@ from tests.reconcile.rollout.switchingnodes import (
 )
 from tests.reconcile.simulatedcluster import GROUP
 from tests.support import build
+from tests.support.examples import examples
 
 
 @pytest.mark.parametrize("after", [UNICAST, SHARED, SECOND, SECRET, {**MULTICAST, "interface": "eth1"}])
@@ -274,7 +275,7 @@ TROUBLE = st.tuples(st.sampled_from(["killed", "stuck", "refuses"]), st.integers
 
 @pytest.mark.slow
 @given(EDITS, SERVICES, TROUBLE)
-@settings(max_examples=10, deadline=None)
+@examples(10, deadline=None)
 def test_no_node_switches_alone(edits: dict[int, Any], services: dict[int, str], trouble: tuple[str, int, int]) -> None:
     """All nodes switch or none does, whenever the controller is killed, or a node is stuck or refuses."""
     site = Site.of(**MULTICAST)
