@@ -2,7 +2,8 @@
 An upgrade that changes only words: 10,000 Services with the conditions of an older version, on a real API server.
 
 ``hack/venv python -m bench.rewording COMMIT`` runs the controller of COMMIT until each Service has its conditions, then
-this one, and creates Services while this one rewrites the messages. Not part of ``make bench``: it needs the commit.
+this one, and creates Services while this one rewrites the messages. Where both versions agree on the words, the bench
+rewords the older one. Not part of ``make bench``: it needs the commit.
 """
 
 import asyncio
@@ -29,6 +30,8 @@ NEW = 20
 AGENT = "kavip"
 QUIET = 10.0
 """Seconds without a status write after which a controller has finished."""
+WORDS = ("no node matches", "no node at all matches")
+"""Words of the condition Programmed in a cluster without nodes, and the older version's words here."""
 
 
 async def measure(plane: ControlPlane, older: Path, count: int) -> None:
@@ -87,10 +90,16 @@ def _report(found: list[Write], count: int) -> None:
 
 @contextmanager
 def _checkout(commit: str) -> Iterator[Path]:
-    """The source tree of *commit*."""
+    """The source tree of *commit*, with other :data:`WORDS`."""
     archive = subprocess.run(["git", "archive", commit, "kavip"], cwd=ROOT, check=True, capture_output=True).stdout
     with tempfile.TemporaryDirectory() as folder, tarfile.open(fileobj=io.BytesIO(archive)) as found:
         found.extractall(folder, filter="data")
+        texts = {path: path.read_text() for path in Path(folder).rglob("*.py")}
+        reworded = [path for path, text in texts.items() if WORDS[0] in text]
+        if not reworded:
+            raise SystemExit(f"bench.rewording: {commit} does not say {WORDS[0]!r}; name other WORDS")
+        for path in reworded:
+            path.write_text(texts[path].replace(*WORDS))
         yield Path(folder)
 
 
