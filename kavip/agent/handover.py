@@ -8,6 +8,7 @@ keepalived's does. So priorities are lowered only after both, within :data:`WIND
 
 * SIGTERM alone: the agent ends after :data:`WINDOW`, and nothing is lowered. The request alone: it is answered after
   :data:`WINDOW`. The answer is 200 in any case, because kubelet ends keepalived in any case.
+* SIGQUIT means both. Units of systemd send it, because they run no hook: it tells the stop of a unit from a restart.
 * After both, keepalived runs the installed configuration with the lowest priority, until it is master of nothing that
   others can take over. That takes at most :data:`LIMIT`, well below the 30 s of ``terminationGracePeriodSeconds``.
 * The lowered text is never recorded as a good one, and it is in the run directory only, which a new pod does not have.
@@ -46,11 +47,16 @@ log = structlog.get_logger()
 
 
 class PodEnd:
-    """The end of one agent, and perhaps of its pod; *stopped* is set by SIGTERM."""
+    """The end of one agent, and perhaps of its pod; *stopped* is set by SIGTERM and by SIGQUIT."""
 
     def __init__(self, stopped: asyncio.Event) -> None:
-        self._stopped, self._asked, self._done = stopped, asyncio.Event(), asyncio.Event()
+        self.stopped, self._asked, self._done = stopped, asyncio.Event(), asyncio.Event()
         self._waiting = 0
+
+    def end_pod(self) -> None:
+        """Handle SIGQUIT: the agent stops, and keepalived stops after it."""
+        self._asked.set()
+        self.stopped.set()
 
     async def page(self) -> PageContent:
         """The answer to the preStop hook of keepalived's container, once VIPs are handed over or there is no need."""
@@ -58,7 +64,7 @@ class PodEnd:
             return PageContent(b"too many requests wait\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
         self._waiting += 1
         try:
-            if await _is_set(self._stopped, within=WINDOW):
+            if await _is_set(self.stopped, within=WINDOW):
                 self._asked.set()
                 await _is_set(self._done, within=WINDOW + LIMIT)
         finally:

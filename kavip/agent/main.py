@@ -136,7 +136,7 @@ class AgentSettings:
 
 
 async def main_async(settings: AgentSettings) -> int:
-    """Run until SIGTERM or SIGINT, or once; returns the exit status."""
+    """Run until SIGTERM, SIGINT or SIGQUIT, or once; returns the exit status."""
     _limit_memory()
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(_THREADS))
@@ -150,10 +150,12 @@ async def main_async(settings: AgentSettings) -> int:
             await reconciler.prepare()
         return 0
     stopped = asyncio.Event()
+    end = PodEnd(stopped)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
+    loop.add_signal_handler(signal.SIGQUIT, end.end_pod)
     if is_alone or await _wait_for_claim(run_directory, stopped):
-        await _run(reconciler, settings, run_directory, stopped)
+        await _run(reconciler, settings, run_directory, end)
     return 0
 
 
@@ -177,16 +179,16 @@ def _reconciler(settings: AgentSettings, run_directory: RunDirectory) -> Reconci
 
 
 async def _run(
-    reconciler: Reconciler, settings: AgentSettings, run_directory: RunDirectory, stopped: asyncio.Event
+    reconciler: Reconciler, settings: AgentSettings, run_directory: RunDirectory, end: PodEnd
 ) -> None:
-    """Reconcile and answer requests until *stopped*."""
+    """Reconcile and answer requests until a signal stops the agent."""
     await reconciler.start()
     mounts = {Path(settings.config_dir), *await asyncio.to_thread(settings.passwords.folders)}
     watcher = Watcher(
         mounts, run_directory.path, is_relevant=reconciler.is_relevant, network_changed=reconciler.network_changed
     )
     server = AgentServer(pages(reconciler, Exporter(settings.metrics)), allowed=settings.networks)
-    end, stepping = PodEnd(stopped), asyncio.Lock()
+    stepping = asyncio.Lock()
     hooks = AgentServer({names.HANDOVER_PATH: end.page}, allowed=(_LOOPBACK,), seconds=_HOOK_SECONDS)
     gc.collect()
     gc.freeze()  # these objects stay for ever; scanning them again and again would double the cost of an answer
@@ -198,7 +200,7 @@ async def _run(
         ]
         if settings.address:  # otherwise the port is taken: the agent listens on all addresses
             tasks.append(group.create_task(_listen(hooks, names.HANDOVER_HOST, settings.port)))
-        await stopped.wait()
+        await end.stopped.wait()
 
         async def hand_over() -> None:
             await stepping.acquire()  # and kept: another step would raise the priorities again

@@ -69,6 +69,19 @@ async def test_sigterm_alone_ends_the_agent_soon() -> None:
     assert now() - began == pytest.approx(WINDOW)
 
 
+async def test_sigquit_alone_hands_over() -> None:
+    """As systemd sends it; a request that comes as well is answered when the hand-over is done."""
+    handing, began, stopped = HandOver(3.0), now(), asyncio.Event()
+    end = PodEnd(stopped)
+    end.end_pod()
+    assert stopped.is_set()
+    running = asyncio.create_task(end.run(handing))
+    assert (await end.page()).status is HTTPStatus.OK
+    assert handing.ended == 1
+    assert now() - began == pytest.approx(3.0)
+    await running
+
+
 async def test_a_hand_over_is_bounded() -> None:
     """The request is answered and the agent ends, although no node takes over."""
     stopped, handing, began = asyncio.Event(), HandOver(10 * LIMIT), now()

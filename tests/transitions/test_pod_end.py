@@ -71,6 +71,24 @@ def test_a_pod_that_ends_loses_no_answer(make_live_group: MakeLiveGroup) -> None
     assert live.wait_for_masters() == before
 
 
+def test_sigquit_hands_over_too(make_live_group: MakeLiveGroup) -> None:
+    """The agent ends when other nodes are master, as before a shutdown; a new one takes the VIPs back."""
+    live = started(make_live_group)
+    before = masters(live)
+    ending = max(sorted(live.pods), key=list(before.values()).count)
+    pod = live.pods[ending]
+    agent = pod.agent
+    assert agent
+    with record(live, VIPS) as recorded:
+        agent.signal(signal.SIGQUIT)
+        process.wait_for("the agent ends", lambda: not agent.alive, timeout=PATIENCE)
+        assert not pod.addresses() & set(VIPS)
+        pod.start_agent()
+        assert live.wait_for_masters() == before
+    for number, vip in enumerate(VIPS):
+        assert recorded.moved_cleanly(vip, moves=2 * (before[f"shop/s{number}"] == ending)), recorded.timeline()
+
+
 def test_an_agent_that_ends_alone_lowers_nothing(make_live_group: MakeLiveGroup) -> None:
     """Nor does a request without SIGTERM: VIPs stay, and keepalived is not reloaded."""
     live = started(make_live_group, nodes=2)
