@@ -6,6 +6,7 @@ Read in this order:
     images, buildah             the images: debootstrap and buildah, in the cache too
     prepare, progress           all of that side by side; what is left, and for how long
     process, machine            a process that a later run can stop; a set of namespaces that is a whole machine
+    systemd                     a machine whose init is systemd, for what a shutdown does
     segment                     machines on one bridge: enough for keepalived
     flags, certs, controlplane  etcd and kube-apiserver, on loopback or inside a machine; audit: their requests
     node, cluster, dns          machines that run kubelet: a real cluster, with CoreDNS if requested

@@ -32,6 +32,8 @@ PACKAGES: Mapping[str, str] = {
     "debootstrap": "debootstrap",
     "debian-archive-keyring": "/usr/share/keyrings/debian-archive-keyring.gpg",
     "jq": "jq",
+    "systemd": "/usr/lib/systemd/systemd",
+    "dbus": "dbus-daemon",
     "gcc": "gcc",
     "libc6-dev": "/usr/include/stdlib.h",
 }

@@ -10,6 +10,7 @@ shared with the real machine, with two exceptions: /run is empty, and writes bel
 import shlex
 import signal
 from pathlib import Path
+from typing import Protocol
 
 from hack.testbed import process
 from hack.testbed.errors import TestbedError
@@ -37,7 +38,29 @@ done
 echo 1 >/proc/sys/net/ipv4/ip_forward
 exec env --ignore-signal=CHLD sleep infinity 9<&-
 """
-_NAMESPACES = ("--net", "--mount", "--pid", "--uts")
+NAMESPACES = ("--net", "--mount", "--pid", "--uts")
+
+
+class InitSystem(Protocol):
+    """What boots a machine; its process has the *name* when the machine has booted."""
+
+    @property
+    def name(self) -> str:
+        """As the kernel has it."""
+
+    def command(self, name: str, home: Path) -> list[str]:
+        """The command line that boots the machine *name*."""
+
+
+class Sleep:
+    """An init that starts nothing."""
+
+    name = "sleep"
+
+    def command(self, name: str, home: Path) -> list[str]:
+        """See :class:`InitSystem`."""
+        isolate = ["unshare", "--fork", "--kill-child", *NAMESPACES, "--propagation=private", "--mount-proc"]
+        return [*isolate, "sh", "-c", _BOOT, "sh", str(home), name]
 
 
 class Machine:
@@ -46,6 +69,7 @@ class Machine:
     def __init__(self, name: str, home: Path) -> None:
         self.name = name
         self.home = home
+        self.init_system: InitSystem = Sleep()
         self._outer: Process | None = None  # the unshare that made it
         self._init: Process | None = None
 
@@ -71,8 +95,7 @@ class Machine:
         self.home.mkdir(parents=True, exist_ok=True)
         log = self.home / "boot.log"
         log.unlink(missing_ok=True)
-        isolate = ["unshare", "--fork", "--kill-child", *_NAMESPACES, "--propagation=private", "--mount-proc"]
-        self._outer = process.spawn([*isolate, "sh", "-c", _BOOT, "sh", str(self.home), self.name], log=log)
+        self._outer = process.spawn(self.init_system.command(self.name, self.home), log=log)
         self._outer.record(self.home / "machine.pid")
         process.wait_for(f"machine {self.name} boots", lambda: self._booted(log), timeout=150, interval=0.005)
         if self._init:
@@ -95,7 +118,7 @@ class Machine:
 
     def inside(self, *command: str) -> list[str]:
         """The command line that runs a command in it; the command dies with the process that runs this line."""
-        enter = ["nsenter", f"--target={self.init}", *_NAMESPACES, "--", "setpriv", "--pdeathsig=KILL"]
+        enter = ["nsenter", f"--target={self.init}", *NAMESPACES, "--", "setpriv", "--pdeathsig=KILL"]
         return [*enter, "env", f"--chdir={Path.cwd()}", *command]
 
     def exec(self, *command: str, input: str | None = None, check: bool = True, timeout: float = 120) -> Result:
@@ -122,11 +145,11 @@ class Machine:
         return [one for one in self.processes(name) if one.signal(number)]
 
     def _booted(self, log: Path) -> bool:
-        """Whether init has finished its script: then it is `sleep`."""
+        """Whether init has finished its script: then it has another name."""
         if self._outer is None or not self._outer.alive:
             raise TestbedError(f"machine {self.name} does not boot: {process.tail(log)}")
         offspring = process.children([self._outer.pid]) - {self._outer.pid}
-        self._init = next((process.find(pid) for pid in offspring if _name(pid) == "sleep"), None)
+        self._init = next((process.find(pid) for pid in offspring if _name(pid) == self.init_system.name), None)
         return self._init is not None
 
 

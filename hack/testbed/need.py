@@ -11,6 +11,7 @@ from hack.testbed.errors import TestbedError
 
 SEGMENT = ("iproute2",)
 CLUSTER = ("iproute2", "containerd", "runc", "containernetworking-plugins", "nftables", "conntrack")
+SYSTEMD = ("systemd", "dbus")
 IMAGES = ("buildah", "debootstrap", "debian-archive-keyring", "gcc", "libc6-dev")
 _CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21}  # bits, from capability.h
 

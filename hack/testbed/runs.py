@@ -18,6 +18,9 @@ from pathlib import Path
 from hack.testbed import cache, place, process
 from hack.testbed.errors import TestbedError
 
+CGROUPS = ".cgroups"
+"""How a file ends that lists the cgroups of a machine, one a line."""
+
 _OWNER = "owner"  # not *.pid, because removing a run must not end its owner
 _CGROUPS = Path("/sys/fs/cgroup")
 _LOG_BYTES = 4 * 2**20  # of each log of a test that failed
@@ -156,6 +159,9 @@ def _remove_cgroups(state: Path) -> None:
         for group in (parent / container for container in _containers(state)):
             process.wait_for(f"cgroup {group} is empty", functools.partial(_rmdir, group), timeout=60)
         _rmdir(parent)
+    for top in (Path(line) for file in _files(state, CGROUPS) for line in file.read_text().splitlines()):
+        for group in sorted((Path(folder) for folder, *_ in os.walk(top)), reverse=True):  # children first
+            process.wait_for(f"cgroup {group} is empty", functools.partial(_rmdir, group), timeout=60)
 
 
 def _containers(state: Path) -> list[str]:

@@ -178,9 +178,7 @@ def _reconciler(settings: AgentSettings, run_directory: RunDirectory) -> Reconci
     )
 
 
-async def _run(
-    reconciler: Reconciler, settings: AgentSettings, run_directory: RunDirectory, end: PodEnd
-) -> None:
+async def _run(reconciler: Reconciler, settings: AgentSettings, run_directory: RunDirectory, end: PodEnd) -> None:
     """Reconcile and answer requests until a signal stops the agent."""
     await reconciler.start()
     mounts = {Path(settings.config_dir), *await asyncio.to_thread(settings.passwords.folders)}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import Any, Final
 
+from hack.testbed.segment import Segment
 from tests.transitions.adverts import Advert, DoubleMaster, MasterPeriod, by_router, double_masters, master_periods
 from tests.transitions.livegroup import LiveGroup
 from tests.transitions.vipclient import RESET, TIMEOUT, UNANSWERED, Row
@@ -158,11 +159,20 @@ def record(live: LiveGroup, vips: Sequence[str]) -> Iterator[Recording]:
     recorded = Recording()
     recorded.router_ids, recorded.instances = router_ids(live.text), instances(live.text, vips)
     before = live.wait_until_stable()
+    with requested(live.lan, vips, recorded, masters=len(live.preferred_nodes())):
+        yield recorded
+    recorded.transitions = changes(before, live.transitions())
+    recorded.router_ids |= router_ids(live.text)
+    recorded.instances |= instances(live.text, vips)
+    assert recorded.adverts or not recorded.router_ids, "no advert was captured"
+
+
+@contextmanager
+def requested(lan: Segment, vips: Sequence[str], recorded: Recording, *, masters: int) -> Iterator[None]:
+    """Fill *recorded* with requests to *vips* every 10 ms and the adverts of so many *masters*, for the block."""
     command = [*BEFORE_OTHERS, sys.executable, "-m"]
-    capture = BackgroundProgram(
-        live.lan.bridge.command(*command, "tests.transitions.adverts", str(len(live.preferred_nodes())))
-    )
-    client = BackgroundProgram(live.lan.client.command(*command, "tests.transitions.vipclient", *vips))
+    capture = BackgroundProgram(lan.bridge.command(*command, "tests.transitions.adverts", str(masters)))
+    client = BackgroundProgram(lan.client.command(*command, "tests.transitions.vipclient", *vips))
 
     def end() -> None:
         rows, adverts = client.end(), capture.end()
@@ -170,18 +180,14 @@ def record(live: LiveGroup, vips: Sequence[str]) -> Iterator[Recording]:
         recorded.adverts = [Advert(*each) for each in adverts]
 
     try:
-        yield recorded
+        yield
     except BaseException as error:
         end()
         error.add_note(recorded.timeline())
         raise
     end()
-    recorded.transitions = changes(before, live.transitions())
-    recorded.router_ids |= router_ids(live.text)
-    recorded.instances |= instances(live.text, vips)
     silent = [vip for vip in vips if len(recorded.rows[vip]) < FEWEST]
     assert not silent, f"too few requests to {silent}"
-    assert recorded.adverts or not recorded.router_ids, "no advert was captured"
 
 
 def changes(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]) -> Changes:

@@ -255,6 +255,9 @@ def _agent_unit(group: StaticGroup, unit: str) -> str:
         "[Service]",
         *_environment(group, unit),
         f"ExecStart=/usr/bin/env {command}",
+        # It stops before keepalived, and hands the VIPs over first; a restart leaves them.
+        "KillSignal=SIGQUIT",
+        "RestartKillSignal=SIGTERM",
         "Restart=always",
         "RestartSec=1",
         *_confined("CAP_NET_ADMIN"),

@@ -1,25 +1,16 @@
 """``kavip render --static``: VIPs without an API, as static pods and as systemd units that really start."""
 
 import json
-import shlex
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from hack.testbed import process
 from hack.testbed.controlplane import ControlPlane
-from hack.testbed.fixtures import MakeSegment
-from hack.testbed.process import Process
-from hack.testbed.segment import Host
 from kavip import names
 from kavip.cli.main import cli
-from tests.agent.pod import connected
-from tests.support import manifests, webserver
+from tests.support import manifests
 
 PAGE = manifests.ROOT / "docs" / "howto" / "api-vip.md"
 EXAMPLE = PAGE.read_text().partition("```yaml\n")[2].partition("```")[0]
@@ -140,107 +131,3 @@ def test_kubelet_would_take_it(control_plane: ControlPlane) -> None:
     body = pod()
     done = control_plane.kubectl("create", "--dry-run=server", "--filename=-", input=json.dumps(body), check=False)
     assert done.returncode == 0, done.stderr
-
-
-# --- units ----------------------------------------------------------------------------------------------------------
-
-
-class Systemd:
-    """As much of systemd as the two units ask for, with the folders of a node below one of the test's."""
-
-    def __init__(self, host: Host, tree: Path, run: Path) -> None:
-        self.host, self._tree, self._run = host, tree / host.name, run
-        self._run.mkdir()
-
-    def start(self, unit: str, stack: ExitStack) -> Process:
-        """Run ``ExecStartPre`` and ``ExecStart`` of *unit* with its environment and its capabilities."""
-        settings: dict[str, list[str]] = {}
-        for line in self._placed((self._tree / "etc/systemd/system" / f"{unit}.service").read_text()).splitlines():
-            key, equals, value = line.partition("=")
-            if equals:
-                settings.setdefault(key, []).append(value)
-        environment = dict(each.split("=", 1) for each in settings["Environment"])
-        for path in settings["EnvironmentFile"]:
-            environment |= dict(line.split("=", 1) for line in Path(path).read_text().splitlines())
-        rights = ",".join(
-            f"+{each.removeprefix('CAP_').lower()}" for each in settings["CapabilityBoundingSet"][0].split()
-        )
-        around = ["env", *(f"{key}={value}" for key, value in environment.items())]
-        confined = ["setpriv", f"--bounding-set=-all,{rights}", "--inh-caps=-all", "--no-new-privs"]
-        for command in settings.get("ExecStartPre", []):
-            self.host.exec(*around, *confined, *self._command(command, environment))
-        (main,) = settings["ExecStart"]
-        log = self._run / f"{unit}.log"
-        started = self.host.spawn(*around, *confined, *self._command(main, environment), log=log)
-        stack.callback(process.kill, [started])
-        return started
-
-    def state(self) -> dict[str, object]:
-        """The state that the agent reports; empty while it does not answer."""
-        answer = b""
-        try:
-            with connected(self.host.netns, self.host.ipv4, PORT) as connection:
-                connection.sendall(f"GET {names.STATE_PATH} HTTP/1.1\r\n\r\n".encode())
-                while chunk := connection.recv(65536):
-                    answer += chunk
-        except OSError:
-            return {}
-        found: dict[str, object] = json.loads(answer.partition(b"\r\n\r\n")[2] or b"{}")
-        return found
-
-    def has(self, address: str) -> bool:
-        """Whether the node has *address*."""
-        return f" {address}/" in self.host.exec("ip", "-oneline", "address").stdout
-
-    def _placed(self, text: str) -> str:
-        placed = text.replace("/etc/kavip/", f"{self._tree}/etc/kavip/").replace(f"/run/{UNIT}", str(self._run))
-        return placed.replace("/usr/bin/env kavip ", f"{sys.executable} -m kavip ")
-
-    def _command(self, text: str, environment: dict[str, str]) -> list[str]:
-        words = shlex.split(text)
-        return [word.replace("${KAVIP_AGENT_NODE_NAME}", environment["KAVIP_AGENT_NODE_NAME"]) for word in words]
-
-
-def one_of(holders: Callable[[], list[str]]) -> str:
-    """Who alone has the VIP, as soon as that is so."""
-    found: list[str] = []
-
-    def is_one() -> bool:
-        found[:] = holders()
-        return len(found) == 1
-
-    process.wait_for("one node has the VIP", is_one, timeout=PATIENCE)
-    return found[0]
-
-
-@pytest.mark.netns
-def test_the_units_keep_a_vip_on_a_node_that_is_well(segment: MakeSegment, tmp_path: Path) -> None:
-    """There is no API server for kavip: the VIP is on a node whose API server answers, and moves when it does not."""
-    lan = segment(nodes=2)
-    text = EXAMPLE.replace("https://$(NODE_IP):6443/readyz", "http://127.0.0.1:6443/readyz")
-    text = text.replace("      caFrom: {name: kube-root-ca.crt}\n", "")
-    found = render(text, "--static", "unit", *NODES, "--output-dir", str(tmp_path / "tree"))
-    assert found.exit_code == 0, found.output
-    with ExitStack() as stack:
-        nodes = {name: Systemd(lan.node(name), tmp_path / "tree", tmp_path / name) for name in ("n1", "n2")}
-        for name, node in nodes.items():
-            (tmp_path / f"{name}-status").write_text("200")
-            command = (sys.executable, "-P", str(webserver.__file__), str(tmp_path / f"{name}-status"), "6443")
-            stack.callback(process.kill, [node.host.spawn(*command, log=tmp_path / f"{name}.log")])
-        for node in nodes.values():
-            node.start(UNIT, stack)
-            node.start(f"{UNIT}-agent", stack)
-
-        def holders() -> list[str]:
-            return [name for name, node in nodes.items() if node.has("192.0.2.200")]
-
-        for name, node in nodes.items():  # else the VIP may still move to who comes later
-
-            def answers(node: Systemd = node) -> bool:
-                return node.state().get("refused") == ""
-
-            process.wait_for(f"the agent of {name} answers", answers, timeout=PATIENCE)
-        first = one_of(holders)
-        (second,) = nodes.keys() - {first}
-        (tmp_path / f"{first}-status").write_text("500")
-        process.wait_for("the VIP follows", lambda: holders() == [second], timeout=PATIENCE)
