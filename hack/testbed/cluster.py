@@ -41,15 +41,19 @@ class Cluster:
         images: Sequence[Path] = (),
         families: tuple[int, ...] = BOTH,
         with_dns: bool = False,
+        kind: type[Node] = Node,
     ) -> None:
-        """`images`: archives to load into every node, besides those of the testbed. `with_dns`: CoreDNS runs, too."""
+        """
+        `images`: archives to load into every node, besides those of the testbed. `with_dns`: CoreDNS runs, too.
+        `kind`: of the nodes.
+        """
         self.state = state
         self._programs = programs
         self._images = images
         self.control = Host("n0", state / "n0", 0)
-        self.nodes = tuple(Node(name, state / name, number, programs) for number, name in numbered(nodes))
+        self.nodes = tuple(kind(name, state / name, number, programs) for number, name in numbered(nodes))
         self._segment = Segment(state, nodes=0, others=[self.control, *self.nodes])
-        self.client = self._segment.client
+        self.bridge, self.client = self._segment.bridge, self._segment.client
         for host in self._segment.hosts:
             host.families = families
         self._route()

@@ -16,6 +16,7 @@ from hack.testbed import programs as building
 from hack.testbed import runs
 from hack.testbed.cluster import Cluster
 from hack.testbed.controlplane import ControlPlane
+from hack.testbed.node import Node
 from hack.testbed.programs import Programs
 from hack.testbed.segment import BOTH, Segment
 
@@ -35,13 +36,19 @@ class Clusters:
         self._requested: tuple[object, ...] | None = None
         self._found: Cluster | None = None
 
-    def __call__(self, nodes: int = 3, images: tuple[Path, ...] = (), families: tuple[int, ...] = BOTH) -> Cluster:
+    def __call__(
+        self,
+        nodes: int = 3,
+        images: tuple[Path, ...] = (),
+        families: tuple[int, ...] = BOTH,
+        kind: type[Node] = Node,
+    ) -> Cluster:
         """A cluster; earlier tests may have used it."""
-        requested = nodes, images, families
+        requested = nodes, images, families, kind
         if self._found is None or self._requested != requested:
             self.end()
             state = self._stack.enter_context(runs.temporary())
-            made = Cluster(self._programs, state, nodes=nodes, images=images, families=families)
+            made = Cluster(self._programs, state, nodes=nodes, images=images, families=families, kind=kind)
             self._found, self._requested = self._stack.enter_context(made), requested
         return self._found
 

@@ -24,6 +24,7 @@ class Node(Host):
     def __init__(self, name: str, home: Path, number: int, programs: Programs) -> None:
         super().__init__(name, home, number)
         self.dns: tuple[str, ...] = ()  # the cluster's name servers, for pods
+        self.kubelet: dict[str, object] = {}  # fields of its configuration that differ from those of other nodes
         self._programs = programs
 
     def start_runtime(self) -> None:
@@ -45,7 +46,7 @@ class Node(Host):
         """Start kubelet and kube-proxy with the kubeconfigs in the cluster's state directory."""
         config = self.home / "kubelet.json"
         (self.home / "manifests").mkdir(exist_ok=True)
-        config.write_text(json.dumps(_kubelet(self.home, state / "ca.crt", self.dns)))
+        config.write_text(json.dumps({**_kubelet(self.home, state / "ca.crt", self.dns), **self.kubelet}))
         self.spawn(
             self._programs["kubelet"],
             f"--config={config}",

@@ -51,7 +51,7 @@ mount -t sysfs sysfs sys
 eval "$cgroups"
 mount -t tmpfs tmpfs dev
 mkdir dev/pts dev/shm
-for each in null zero full random urandom tty; do touch dev/$each; mount --bind /dev/$each dev/$each; done
+for each in null zero full random urandom tty kmsg; do touch dev/$each; mount --bind /dev/$each dev/$each; done
 mount -t devpts -o newinstance,ptmxmode=666 devpts dev/pts
 ln -s pts/ptmx dev/ptmx
 ln -s /proc/self/fd dev/fd

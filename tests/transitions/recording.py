@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from hack.testbed.segment import Segment
+from hack.testbed.machine import Machine
+from hack.testbed.segment import Host
 from tests.transitions.adverts import Advert, DoubleMaster, MasterPeriod, by_router, double_masters, master_periods
 from tests.transitions.livegroup import LiveGroup
 from tests.transitions.vipclient import RESET, TIMEOUT, UNANSWERED, Row
@@ -167,8 +168,15 @@ def record(live: LiveGroup, vips: Sequence[str]) -> Iterator[Recording]:
     assert recorded.adverts or not recorded.router_ids, "no advert was captured"
 
 
+class Lan(Protocol):
+    """Where a client requests VIPs, and the bridge that all adverts pass."""
+
+    bridge: Machine
+    client: Host
+
+
 @contextmanager
-def requested(lan: Segment, vips: Sequence[str], recorded: Recording, *, masters: int) -> Iterator[None]:
+def requested(lan: Lan, vips: Sequence[str], recorded: Recording, *, masters: int) -> Iterator[None]:
     """Fill *recorded* with requests to *vips* every 10 ms and the adverts of so many *masters*, for the block."""
     command = [*BEFORE_OTHERS, sys.executable, "-m"]
     capture = BackgroundProgram(lan.bridge.command(*command, "tests.transitions.adverts", str(masters)))
