@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from hack.testbed import process
+from hack.testbed import process, runs
 from hack.testbed.fixtures import MakeSegment
 from hack.testbed.machine import Machine
 from hack.testbed.process import Process
 from hack.testbed.segment import Host, Segment
+from hack.testbed.systemd import Systemd
 
 pytestmark = pytest.mark.netns
 
@@ -100,3 +101,20 @@ def test_a_machine_can_be_taken_over(segment: MakeSegment) -> None:
     again = Machine(host.name, host.home)
     again.attach()
     assert again.init == host.init
+
+
+def test_a_machine_on_systemd_shuts_down_and_leaves_nothing() -> None:
+    """Its network stops before it is off, the real machine keeps its files, and no cgroup of it is left."""
+    with runs.temporary() as state:
+        host = Host("n1", state / "n1", 1)
+        host.init_system = Systemd({"etc/inside": "yes"})
+        with Segment(state, nodes=0, others=[host]):
+            host.exec("systemctl", "is-system-running", "--wait")
+            assert host.exec("cat", "/etc/inside").stdout == "yes"
+            host.exec("touch", "/tmp/inside", "/etc/touched-inside")
+            cgroups = [Path(line) for line in (host.home / f"machine{runs.CGROUPS}").read_text().splitlines()]
+            assert any(path.exists() for path in cgroups)
+            host.exec("systemctl", "poweroff")
+            process.wait_for("it is off", lambda: not host.running, timeout=120)
+    assert not any(Path(path).exists() for path in ("/tmp/inside", "/etc/touched-inside", "/etc/inside"))
+    assert not any(path.exists() for path in cgroups)
