@@ -134,7 +134,11 @@ class NodesStatus(Wire, frozen=True, omit_defaults=False):
 
 
 class GroupStatus(Wire, frozen=True):
-    """``status``; *router_ids* is the VRID database (keys ``ns/name`` and ``ns/name/ip``)."""
+    """
+    ``status``; *router_ids* is the VRID database (keys ``ns/name`` and ``ns/name/ip``).
+
+    *drained_nodes*: those that the published text drains.
+    """
 
     conditions: list[Condition] | None = None
     router_ids: dict[str, int] | None = field(name="routerIDs", default=None)
@@ -142,6 +146,7 @@ class GroupStatus(Wire, frozen=True):
     instances: list[InstanceStatus] | None = None
     virtual_ips: list[GroupVirtualIPStatus] | None = field(name="virtualIPs", default=None)
     nodes: NodesStatus | None = None
+    drained_nodes: list[str] | None = None
     config_hash: str = ""
     metrics_port: int = 0
 

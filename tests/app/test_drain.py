@@ -8,9 +8,11 @@ import pytest
 from tests.app.conftest import Installation, a_group, a_pool, a_service, wait_for
 from tests.app.fakeagents import FakeAgents
 from tests.app.test_explain import kubectl_kavip
-from tests.app.test_status import NAMES, wait_for_all
+from tests.app.test_status import NAMES, reported, wait_for_all
 
 pytestmark = pytest.mark.apiserver
+
+CAUSES = "no controller leads, or all nodes of the group are drained"
 
 
 def drained(installation: Installation) -> list[str]:
@@ -41,19 +43,52 @@ def test_drain_waits_until_the_vips_have_moved(installation: Installation, tmp_p
             done = running.result()
         assert (done.returncode, done.stderr) == (0, "")
         lines = done.stdout.splitlines()
-        assert lines[0] == "node/n1 drained"
-        assert sorted(line.rpartition(" ")[0].partition(" ")[2] for line in lines[1:]) == sorted(
+        assert (lines[0], lines[-1]) == ("node/n1 drain requested", "node/n1 drained")
+        assert sorted(line.rpartition(" ")[0].partition(" ")[2] for line in lines[1:-1]) == sorted(
             f"shop/{name}: on" for name in NAMES
         )
-        assert all(line.endswith(": on n2") for line in lines[1:])
+        assert all(line.endswith(": on n2") for line in lines[1:-1])
         late = kubectl_kavip(tmp_path, installation, "kavip", "drain", "n2", "--wait", "--timeout=20")
         assert late.returncode == 1
-        assert "after 20 s n2 still holds 192.0.2.128 shop/s1, " in late.stderr
+        held, undrained, group = late.stderr.splitlines()
+        assert held.startswith("kavip: after 20 s n2 still holds 192.0.2.128 shop/s1, ")
+        assert undrained == f"kavip: after 20 s n2 is not drained in lb/edge: {CAUSES}"
+        assert group.startswith("kavip: after 20 s KeepalivedGroup lb/edge: ")
         assert drained(installation) == ["n1"]
         for name in ("n1", "n2"):
             done = kubectl_kavip(tmp_path, installation, "kavip", "undrain", name)
             assert done.stdout == f"node/{name} undrained\n"
         wait_for("the text drains no node", lambda: drained(installation) == [])
+
+
+def test_drain_waits_while_the_master_is_unknown(installation: Installation, tmp_path: Path) -> None:
+    """
+    The node may hold the VIPs: the status is 2.
+
+    Without a controller the status of the group is old, so also a node that holds no VIP by it is not drained.
+    """
+    with FakeAgents(installation) as agents:
+        edge = a_group("edge", default=True, metricsPort=agents.port)
+        installation.apply(a_pool("edge", "192.0.2.128/25"), edge)
+        controller = installation.start(webhook=False)
+        installation.apply(a_service("s1"))
+        agents.silent = {"n1", "n2"}
+        agents.run(["s1"])
+
+        def drain(node: str) -> tuple[int, list[str]]:
+            done = kubectl_kavip(tmp_path, installation, "kavip", "drain", node, "--wait", "--timeout=20")
+            return done.returncode, done.stderr.splitlines()
+
+        status, lines = drain("n1")
+        assert (status, lines[0]) == (
+            2,
+            "kavip: after 20 s n1 may hold 192.0.2.128 shop/s1: the master is not known",
+        )
+        agents.silent, agents.masters = set(), {"n1"}
+        wait_for("n1 is master", lambda: reported(installation)[0] == "Master")
+        controller.stop()
+        status, (undrained, _) = drain("n2")
+        assert (status, undrained) == (1, f"kavip: after 20 s n2 is not drained in lb/edge: {CAUSES}")
 
 
 def test_a_node_that_does_not_exist_and_a_right_that_is_missing(installation: Installation, tmp_path: Path) -> None:
@@ -81,8 +116,8 @@ def test_a_user_who_may_not_list_everything_cannot_wait(installation: Installati
         done = kubectl_kavip(tmp_path, installation, "kavip", "drain", "n1", *more, user="drainer")
         return done.returncode, done.stdout, done.stderr
 
-    wait_for("the right", lambda: drain() == (0, "node/n1 drained\n", ""))
+    wait_for("the right", lambda: drain() == (0, "node/n1 drain requested\n", ""))
     status, output, error = drain("--wait")
-    assert (status, output) == (2, "node/n1 drained\n")
+    assert (status, output) == (2, "node/n1 drain requested\n")
     assert 'User "drainer" cannot list resource "keepalivedgroups"' in error
     assert kubectl_kavip(tmp_path, installation, "kavip", "undrain", "n1", user="drainer").returncode == 0

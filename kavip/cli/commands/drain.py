@@ -5,12 +5,15 @@
 import asyncio
 import sys
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from kavip.cli import flags
 from kavip.errors import SettingsError
+
+if TYPE_CHECKING:
+    from kavip.cli.views.drain import DrainProgress
 
 _TIMEOUT: Final = 120.0  # seconds
 
@@ -25,40 +28,47 @@ def drain(*, node: str, wait: bool, timeout: float, kubeconfig: str, context: st
     Move all VIPs of NODE to other nodes, while it still runs.
 
     Sets the annotation kavip.io/drain of the Node, which needs the right to patch this Node. To drain its pods as well:
-    kavip drain n2 --wait && kubectl drain n2. Exit status: 0 done, 1 NODE holds VIPs after the timeout, 2 unknown.
+    kavip drain n2 --wait && kubectl drain n2. Exit status: 0 done, 1 NODE still holds VIPs after the timeout, or no
+    controller has drained it, 2 unknown.
     """
     from kavip import telemetry
     from kavip.cli.sources.drain import set_drain
 
     asyncio.run(set_drain(node, "true", kubeconfig=kubeconfig, context=context))
-    click.echo(f"node/{node} drained")
+    click.echo(f"node/{node} drain requested")
     if not wait:
         return
     telemetry.configure_logging("critical", "text")  # the watch starts again by itself
 
-    if left := asyncio.run(_wait_until_empty(node, timeout, kubeconfig, context)):
-        click.echo(f"kavip: after {timeout:g} s {node} still holds {', '.join(left)}", err=True)
-        click.echo("kavip: see the condition Ready of their KeepalivedGroups, and docs/howto/drain.md", err=True)
-        sys.exit(1)
+    found = asyncio.run(_wait_until_drained(node, timeout, kubeconfig, context))
+    if found.is_done:
+        click.echo(f"node/{node} drained")
+    else:
+        for line in found.lines():
+            click.echo(f"kavip: after {timeout:g} s {line}", err=True)
+        sys.exit(1 if found.held or found.undrained else 2)
 
 
-async def _wait_until_empty(node: str, timeout: float, kubeconfig: str, context: str) -> list[str]:
-    """Print which node took which VIP of *node*; return those that it still holds after *timeout* seconds."""
-    from kavip.cli.sources.drain import watch_node
+async def _wait_until_drained(node: str, timeout: float, kubeconfig: str, context: str) -> "DrainProgress":
+    """Print which node took which VIP of *node*; return how far it is drained after *timeout* seconds at most."""
+    from kavip.cli.sources.drain import watch_drain
 
-    holding: dict[str, str] | None = None
+    found: DrainProgress | None = None
+    leaving = set[str]()
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout) as limit:
-            async for rows in watch_node(kubeconfig, context=context):
-                for address, service in sorted((holding or {}).items()):
-                    if (holder := rows.get(address, ("", ""))[0]) != node:
-                        click.echo(f"{address} {service}: {f'on {holder}' if holder else 'on no node'}")
-                holding = {address: service for address, (holder, service) in rows.items() if holder == node}
-                if not holding:
+            async for now in watch_drain(node, kubeconfig, context=context):
+                for name in sorted(leaving):
+                    if (holder := now.holders.get(name, node)) != node:
+                        click.echo(f"{name}: {f'on {holder}' if holder else 'on no node'}")
+                        leaving.remove(name)
+                leaving |= {*now.held}
+                found = now
+                if found.is_done:
                     limit.reschedule(0)  # a watch ends only when it is cancelled
-    if holding is None:
+    if found is None:
         raise SettingsError(f"the API server listed no VIPs within {timeout:g} s")
-    return [f"{address} {service}" for address, service in sorted(holding.items())]
+    return found
 
 
 @click.command()

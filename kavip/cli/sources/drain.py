@@ -2,13 +2,13 @@
 The annotation ``kavip.io/drain`` of a Node, and which node holds which VIP meanwhile.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from typing import Final
 
 from kavip import names
 from kavip.cli.sources.cluster import connected, list_everywhere
 from kavip.cli.sources.watch import watch_status
-from kavip.cli.views.status import report
+from kavip.cli.views.drain import DrainProgress, progress_of
 from kavip.errors import BadInput, NotFound
 from kavip.kube import resources
 
@@ -30,16 +30,15 @@ async def set_drain(node: str, value: str | None, *, kubeconfig: str, context: s
             raise BadInput("NODE", node, "no such Node") from None
 
 
-async def watch_node(kubeconfig: str, *, context: str) -> AsyncIterator[Mapping[str, tuple[str, str]]]:
+async def watch_drain(node: str, kubeconfig: str, *, context: str) -> AsyncIterator[DrainProgress]:
     """
-    By VIP, the node that holds it ("": none) and its Service; again after each change, without an end.
+    How far *node* is drained; again after each change, without an end.
 
-    Raises :class:`~kavip.errors.Forbidden` where the user may not list all groups and Services: other VIPs would be
-    missing.
+    Raises :class:`~kavip.errors.Forbidden` where the user may not list all groups, Services and Nodes: VIPs would be
+    missing, or the groups of the node.
     """
     async with connected(kubeconfig, context) as (client, _):
-        for resource in (resources.GROUPS, resources.SERVICES):
+        for resource in (resources.GROUPS, resources.SERVICES, resources.NODES):
             await list_everywhere(client, resource)
     async for listing in watch_status(kubeconfig, context=context, namespace=""):
-        rows = report(listing.objects, listing.notes).virtual_ips
-        yield {row.address: (row.node, row.service or row.group) for row in rows if row.address}
+        yield progress_of(listing.objects, node)

@@ -53,7 +53,11 @@ class VirtualIPRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A KeepalivedGroup; *desired* nodes, *ready* pods, and *current* nodes with the newest configuration."""
+    """
+    A KeepalivedGroup; *desired* nodes, *ready* pods, and *current* nodes with the newest configuration.
+
+    *drained*: the nodes that its configuration drains.
+    """
 
     group: str
     mode: str
@@ -63,6 +67,7 @@ class GroupRow:
     instances: int
     state: str
     message: str
+    drained: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +233,7 @@ def _group_row(group: KeepalivedGroup) -> GroupRow:
         instances=len(group.status.instances or ()),
         state=state,
         message=message,
+        drained=tuple(group.status.drained_nodes or ()),
     )
 
 

@@ -4,7 +4,7 @@ The status of a group: its conditions, and what its nodes run.
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -23,6 +23,9 @@ from kavip.reconcile.observed.mastership import Mastership
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import ConditionState, KeyKind, StatusPatch, Unconfirmed, timestamp
 from kavip.snapshot import Snapshot
+from kavip.vrrp.running import running_nodes
+
+_MOST_DRAINED: Final = 512
 
 
 def status_of(
@@ -46,9 +49,16 @@ def status_of(
             ready=len(nodes_with_ready_pod(nodes, existing.pods)),
             current=sum(runs(mastership.states, node.metadata.name, config_hash) for node in nodes),
         ),
+        drained_nodes=_drained_nodes(existing) or None,
         config_hash=config_hash,
         metrics_port=desired.port,
     )
+
+
+def _drained_nodes(existing: Existing) -> list[str]:
+    """The drained nodes of the text that is published: not those of a text that may be refused."""
+    text = existing.running.text if existing.running else ""
+    return sorted(running_nodes(text).drained)[:_MOST_DRAINED]
 
 
 def condition_states(

@@ -1,0 +1,72 @@
+"""
+How far a node is drained: which VIPs it holds, and which groups have drained it.
+
+A VIP whose master is not known may be on any node of its group. While the status of a group does not name the node as
+drained, no controller has acted on the annotation, and what the group says of its VIPs may be old.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kavip.cli.views.status import report
+from kavip.names import Reason
+from kavip.snapshot import Object
+
+_UNKNOWN: Final = (Reason.UNKNOWN, Reason.PENDING, Reason.SPLIT_BRAIN)
+
+
+@dataclass(frozen=True, slots=True)
+class DrainProgress:
+    """
+    The VIPs of the groups of *node*, by address with its Service.
+
+    *holders*: by VIP, the node that holds it, "" for none. *held*: the VIPs of the node; *unknown*: those that it may
+    hold. *undrained*: the groups that have not drained it. *messages*: what the groups of all these say, by group.
+    """
+
+    node: str
+    holders: Mapping[str, str]
+    held: tuple[str, ...]
+    unknown: tuple[str, ...]
+    undrained: tuple[str, ...]
+    messages: Mapping[str, str]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the node is drained, and certainly holds no VIP."""
+        return not (self.held or self.unknown or self.undrained)
+
+    def lines(self) -> Iterator[str]:
+        """What is left to do, for people."""
+        if self.held:
+            yield f"{self.node} still holds {', '.join(self.held)}"
+        if self.unknown:
+            yield f"{self.node} may hold {', '.join(self.unknown)}: the master is not known"
+        if self.undrained:
+            groups = ", ".join(self.undrained)
+            yield f"{self.node} is not drained in {groups}: no controller leads, or all nodes of the group are drained"
+        for group, message in self.messages.items():
+            yield f"KeepalivedGroup {group}: {message}"
+
+
+def progress_of(objects: Iterable[Object], node: str) -> DrainProgress:
+    """How far *node* is drained, by the status in *objects*."""
+    found = report(objects)
+    own = next((row.groups for row in found.nodes if row.node == node), ())
+    rows = [(row, f"{row.address} {row.service or row.group}") for row in found.virtual_ips if row.address]
+    held = {name: row.group for row, name in rows if row.node == node}
+    unknown = {name: row.group for row, name in rows if not row.node and row.state in _UNKNOWN and row.group in own}
+    serving = {row.group for row, _ in rows if row.node} | {*unknown.values()}
+    undrained = [
+        row.group for row in found.groups if row.group in serving.intersection(own) and node not in row.drained
+    ]
+    concerned = {*held.values(), *unknown.values(), *undrained}
+    return DrainProgress(
+        node,
+        {name: row.node for row, name in rows if name not in unknown},
+        tuple(held),
+        tuple(unknown),
+        tuple(undrained),
+        {row.group: row.message for row in found.groups if row.group in concerned},
+    )

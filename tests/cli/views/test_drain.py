@@ -1,0 +1,73 @@
+"""How far a node is drained, by the status of groups and Services."""
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from kavip import names
+from kavip.api.group import KeepalivedGroup
+from kavip.api.meta import Condition
+from kavip.cli.views.drain import DrainProgress, progress_of
+from tests.cli.views.test_status import group, instance, served
+from tests.support import build
+
+SAYS = "every pod is ready"
+NODES = (build.node("n1", "192.0.2.11"), build.node("n2", "192.0.2.12"), build.node("n9", labels={"other": ""}))
+
+
+def edge(holder: str = "n2", *, drained: Sequence[str] = ("n1",)) -> KeepalivedGroup:
+    """A group on n1 and n2, with the node that holds the VIP of shop/web."""
+    made = group(instance("shop/web", 7, holder), ids={"shop/web": 7}, node_selector={"kavip": ""})
+    ready = [Condition(type=names.ConditionType.READY, status="True", reason="Ready", message=SAYS)]
+    status = msgspec.structs.replace(made.status, drained_nodes=list(drained) or None, conditions=ready)
+    return msgspec.structs.replace(made, status=status)
+
+
+def progress(node: str, edge: KeepalivedGroup, *, reason: str = "Master") -> DrainProgress:
+    """The progress of *node*."""
+    nodes = [
+        msgspec.structs.replace(each, metadata=msgspec.structs.replace(each.metadata, labels={"kavip": ""}))
+        if each.metadata.name != "n9"
+        else each
+        for each in NODES
+    ]
+    return progress_of([*nodes, edge, served("shop/web", "192.0.2.130", reason=reason)], node)
+
+
+def test_a_node_without_vips_is_drained() -> None:
+    """Its group names it, and another node holds the VIP."""
+    found = progress("n1", edge())
+    assert (found.is_done, found.holders, list(found.lines())) == (True, {"192.0.2.130 shop/web": "n2"}, [])
+
+
+def test_a_node_of_no_group_is_drained() -> None:
+    """Other groups do not matter, nor VIPs of which nothing is known."""
+    assert progress("n9", edge("", drained=()), reason="Unknown").is_done
+
+
+@pytest.mark.parametrize(
+    ("holder", "reason", "drained", "line"),
+    [
+        ("n1", "Master", ["n1"], "n1 still holds 192.0.2.130 shop/web"),
+        ("", "Unknown", ["n1"], "n1 may hold 192.0.2.130 shop/web: the master is not known"),
+        ("", "SplitBrain", ["n1"], "n1 may hold 192.0.2.130 shop/web: the master is not known"),
+        (
+            "n2",
+            "Master",
+            [],
+            "n1 is not drained in lb/edge: no controller leads, or all nodes of the group are drained",
+        ),
+    ],
+)
+def test_what_is_left_to_do(holder: str, reason: str, drained: list[str], line: str) -> None:
+    """The group says why."""
+    found = progress("n1", edge(holder, drained=drained), reason=reason)
+    assert not found.is_done
+    assert list(found.lines()) == [line, f"KeepalivedGroup lb/edge: {SAYS}"]
+
+
+def test_a_vip_without_a_master_is_on_no_node() -> None:
+    """All agents answer, so the node does not hold it."""
+    found = progress("n1", edge(""), reason="NoMaster")
+    assert (found.is_done, found.holders) == (True, {"192.0.2.130 shop/web": ""})
