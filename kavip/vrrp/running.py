@@ -186,18 +186,29 @@ def running_nodes(text: str) -> RunningNodes:
     return RunningNodes(frozenset(listed), frozenset(sources), frozenset(accepted), dead, drained, homes, spread)
 
 
-def first_nodes(text: str, *, dead: frozenset[str] = frozenset()) -> Mapping[str, str]:
+def node_orders(text: str) -> Mapping[str, tuple[str, ...]]:
     """
-    The node that should be master of each instance of *text*, without those that are *dead*.
+    The nodes of each instance of *text*, the one that should be master first.
 
     Instances that follow endpoints are left out: their text does not say on which nodes these are.
     """
-    found: dict[str, str] = {}
+    found: dict[str, tuple[str, ...]] = {}
     for name, block in _blocks(text):
-        ranked = [(int(number), node) for node, number in _PRIORITY.findall(block) if node not in dead]
+        ranked = sorted(((int(number), node) for node, number in _PRIORITY.findall(block)), reverse=True)
         if ranked and _LOCAL not in block:
-            found[name] = max(ranked)[1]
+            found[name] = tuple(node for _, node in ranked)
     return found
+
+
+def first_nodes(text: str, *, dead: frozenset[str] = frozenset()) -> Mapping[str, str]:
+    """The node that should be master of each instance of *text*, as in :func:`node_orders`, without the *dead* ones."""
+    return first_of(node_orders(text), dead)
+
+
+def first_of(orders: Mapping[str, tuple[str, ...]], dead: frozenset[str]) -> Mapping[str, str]:
+    """The first node of each of *orders* that is not *dead*; instances without one are left out."""
+    firsts = ((name, next((node for node in order if node not in dead), "")) for name, order in orders.items())
+    return {name: node for name, node in firsts if node}
 
 
 def instances_without_preemption(text: str) -> frozenset[str]:

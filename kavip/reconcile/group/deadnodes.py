@@ -9,13 +9,13 @@ The published text names the nodes that it treats as dead, so the next controlle
 alive again when its keepalived runs the published text.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from kavip.api.group import KeepalivedGroup
 from kavip.reconcile.observed.agentstates import BACKUP, MASTER, AgentStates, Contact, NodeState, masters_by_instance
 from kavip.reconcile.rollout.configmap import Revision
 from kavip.snapshot import Snapshot
-from kavip.vrrp.running import first_nodes, running_nodes
+from kavip.vrrp.running import first_of, node_orders, running_nodes
 
 
 def dead_nodes(
@@ -35,8 +35,7 @@ def dead_nodes(
     kept -= {node for node in kept & up if states[node].config_hash == running.hash}
     suspects = {node for node in nodes.listed - up - kept if node in states or _is_unready(snapshot, node)}
     masters = masters_by_instance({node: states[node] for node in up}) if suspects else {}
-    proven = _proven(suspects, running.text, nodes.dead, masters) if suspects else frozenset[str]()
-    return kept | proven
+    return kept | _proven(suspects, node_orders(running.text), nodes.dead, masters) if suspects else kept
 
 
 def _is_unready(snapshot: Snapshot, node: str) -> bool:
@@ -53,10 +52,19 @@ def _is_up(state: NodeState | None, contact: Contact | None) -> bool:
 
 
 def _proven(
-    suspects: Iterable[str], text: str, dead: frozenset[str], masters: Mapping[str, set[str]]
+    suspects: set[str], orders: Mapping[str, tuple[str, ...]], dead: frozenset[str], masters: Mapping[str, set[str]]
 ) -> frozenset[str]:
-    """Those of *suspects* that rank first for an instance, and of all these instances other nodes are master."""
-    led: dict[str, list[str]] = {}
-    for name, node in first_nodes(text, dead=dead).items():
-        led.setdefault(node, []).append(name)
-    return frozenset(node for node in suspects if node in led and all(name in masters for name in led[node]))
+    """
+    Those of *suspects* that rank first for an instance, and of all these instances other nodes are master.
+
+    Without a node that is dead by this, another one may rank first, so this is repeated.
+    """
+    proven = frozenset[str]()
+    while True:
+        led: dict[str, list[str]] = {}
+        for name, node in first_of(orders, dead | proven).items():
+            led.setdefault(node, []).append(name)
+        more = {node for node in suspects if node in led and all(name in masters for name in led[node])}
+        if not more:
+            return proven
+        proven |= more

@@ -20,6 +20,7 @@ from tests.support import build
 VIPS = ("192.0.2.130", "192.0.2.131", "192.0.2.132")
 NOT_READY = [NodeCondition(type="Ready", status="False")]
 NODES = ("n1", "n2", "n3", "n4", "n5")
+SPREAD = {names.SPREAD_ANNOTATION: "true"}
 
 
 def planned(service: Service) -> SimulatedCluster:
@@ -31,7 +32,7 @@ def planned(service: Service) -> SimulatedCluster:
 
 def web(number: int) -> Service:
     """A Service whose VIPs are spread."""
-    return build.service(f"shop/s{number}", holds=VIPS, group=GROUP, annotations={names.SPREAD_ANNOTATION: "true"})
+    return build.service(f"shop/s{number}", holds=VIPS, group=GROUP, annotations=SPREAD)
 
 
 def elected(simulation: SimulatedCluster, dead: Collection[str]) -> dict[str, str]:
@@ -119,6 +120,21 @@ def test_two_deaths_move_one_vip_and_their_return_moves_it_back(
     report(simulation)
     settle(simulation)
     assert simulation.text() == before
+
+
+def test_a_node_that_led_nothing_is_dead_too() -> None:
+    """It ranks first for no VIP until another node is dead, so it is proven dead only after that one."""
+    for number in count():
+        simulation = planned(build.service(f"shop/s{number}", holds=VIPS[:2], group=GROUP, annotations=SPREAD))
+        first = elected(simulation, ())
+        idle = set(NODES) - {*first.values()}
+        for dead in ({node, other} for node in first.values() for other in idle):
+            if len({*elected(simulation, dead).values()}) == 1:
+                report(simulation, dead=dead)
+                settle(simulation)
+                assert running_nodes(simulation.text()).dead == dead
+                assert len({*elected(simulation, dead).values()}) == 2
+                return
 
 
 def test_a_new_controller_changes_nothing(broken: tuple[SimulatedCluster, frozenset[str]]) -> None:
