@@ -174,6 +174,25 @@ def test_a_daemon_that_does_not_run_is_dead(broken: tuple[SimulatedCluster, froz
     assert running_nodes(simulation.text()).dead == dead
 
 
+def test_nodes_that_checks_lower_are_not_counted(broken: tuple[SimulatedCluster, frozenset[str]]) -> None:
+    """The VIPs are spread over the others, as after deaths; a pod that hands its VIPs over changes nothing."""
+    simulation, dead = broken
+    before = simulation.text()
+    report(simulation, dead=dead)
+    states = simulation.agents.states_of(GROUP)
+    for priority, expected in ((1, frozenset()), (80, dead)):
+        for node in dead:
+            lowered = tuple(replace(each, priority=priority) for each in states[node].instances)
+            state = replace(states[node], instances=lowered)
+            simulation.agents = simulation.agents.with_state(GROUP, node, state=state)
+            simulation.agents = simulation.agents.with_contact(GROUP, node, contact=Contact())
+        settle(simulation)
+        assert running_nodes(simulation.text()).dead == expected
+    report(simulation)
+    settle(simulation)
+    assert simulation.text() == before
+
+
 def test_a_node_that_never_answered(broken: tuple[SimulatedCluster, frozenset[str]]) -> None:
     """It is dead only if Kubernetes says that it is not ready: a pod that starts has not answered either."""
     simulation, dead = broken
