@@ -99,18 +99,19 @@ def desired_of(
     status = rollout_status(snapshot, group, observed, running=existing.running, now=now)
     leaving = _leaving_nodes(snapshot, group, nodes, pods=status.pods)
     seeds = [seed_of(group.key, key) for key in router_ids.persisted]
-    states = observed.agents.states_of(group.key)
+    states, contacts = observed.agents.states_of(group.key), observed.agents.contacts_of(group.key)
     dead = dead_nodes(snapshot, group, observed.agents, existing.running)
     placed = placed_units(
         group,
         existing.published,
         running.values(),
         states,
+        contacts=contacts,
         is_settled=not (status.behind or status.leaving or dead),
     )
     homes = {seed_of(group.key, unit): node for unit, node in placed.homes.items()}
     peers = next_peers((*nodes, *leaving), status, seeds=seeds, homes=homes, spec=group.spec)
-    candidates = candidates_of(drained_of(peers), states, observed.agents.contacts_of(group.key))
+    candidates = candidates_of(drained_of(peers), states, contacts)
     builder = ConfigurationBuilder(snapshot, group, peers, running, coexistence, placed, dead, candidates)
     configuration = builder.build(members, router_ids)
     return Desired(

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from kavip import names
 from kavip.api.group import KeepalivedGroup
-from kavip.reconcile.observed.agentstates import MASTER, NodeState, masters_by_instance
+from kavip.reconcile.observed.agentstates import MASTER, Contact, NodeState, masters_by_instance
 from kavip.reconcile.rollout.configmap import PublishedRevisions
 from kavip.vrrp import keys
 from kavip.vrrp.homes import PlacedUnits
@@ -26,16 +26,19 @@ def placed_units(
     running: Iterable[RunningInstance],
     states: Mapping[str, NodeState],
     *,
+    contacts: Mapping[str, Contact],
     is_settled: bool,
 ) -> PlacedUnits:
     """
     What is placed of *group*, by what is *published*; None: there is no ConfigMap.
 
-    *running* are the instances of the published text, *states* the answers of the agents. *is_settled*: every node runs
-    the published text.
+    *running* are the instances of the published text, *states* the answers of the agents with these *contacts*.
+    *is_settled*: every node runs the published text.
     """
     if published is None:
-        return PlacedUnits(holders={**_recorded(group), **_reported(states)})
+        silent = {node for node, contact in contacts.items() if contact.is_silent}
+        answers = {node: state for node, state in states.items() if node not in silent}
+        return PlacedUnits(holders={**_recorded(group), **_reported(answers)})
     text = published.current.text
     wants_balance = group.metadata.annotation(names.REBALANCE_ANNOTATION) == "true" and not group.spec.no_preempt
     units = frozenset(keys.unit_name(each.name, each.identity.anchor.address.family) for each in running)

@@ -22,6 +22,7 @@ from kavip.reconcile.mergepatch import merge_patch
 from kavip.reconcile.observed.mastership import Mastership
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import ConditionState, KeyKind, StatusPatch, Unconfirmed, timestamp
+from kavip.reconcile.rollout.peers import drained_before
 from kavip.snapshot import Snapshot
 from kavip.vrrp.running import running_nodes
 
@@ -49,16 +50,16 @@ def status_of(
             ready=len(nodes_with_ready_pod(nodes, existing.pods)),
             current=sum(runs(mastership.states, node.metadata.name, config_hash) for node in nodes),
         ),
-        drained_nodes=_drained_nodes(existing) or None,
+        drained_nodes=_drained_nodes(group, existing) or None,
         config_hash=config_hash,
         metrics_port=desired.port,
     )
 
 
-def _drained_nodes(existing: Existing) -> list[str]:
-    """The drained nodes of the text that is published: not those of a text that may be refused."""
-    text = existing.running.text if existing.running else ""
-    return sorted(running_nodes(text).drained)[:_MOST_DRAINED]
+def _drained_nodes(group: KeepalivedGroup, existing: Existing) -> list[str]:
+    """The drained nodes of the text that is published, not of one that may be refused; they stay while it is lost."""
+    drained = running_nodes(existing.running.text).drained if existing.running else drained_before(group)
+    return sorted(drained)[:_MOST_DRAINED]
 
 
 def condition_states(

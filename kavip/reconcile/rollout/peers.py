@@ -71,10 +71,11 @@ def rollout_status(
     now: datetime,
 ) -> RolloutStatus:
     """How far the nodes of *group* are with the revision that is *running*."""
+    participants = running_nodes(running.text) if running else RunningNodes(drained=drained_before(group))
     if running is None:
         running = Revision("", "")
     pods = observed.objects.pods_of(group.key)
-    participants, nodes = running_nodes(running.text), frozenset(pod.spec.node_name for pod in pods)
+    nodes = frozenset(pod.spec.node_name for pod in pods)
     outside = {pod.spec.node_name for pod in pods if not _is_overdue(pod, now)} - snapshot.keeping_nodes(group)
     return RolloutStatus(
         running=participants,
@@ -84,6 +85,11 @@ def rollout_status(
         ),
         leaving=frozenset(name for name in outside if (node := snapshot.nodes.get(name)) is not None and node.is_ready),
     )
+
+
+def drained_before(group: KeepalivedGroup) -> frozenset[str]:
+    """The nodes that the last text drained, as far as known without it."""
+    return frozenset(group.status.drained_nodes or ())
 
 
 class _Order(NamedTuple):

@@ -87,6 +87,19 @@ def test_all_nodes_at_once_are_not_drained() -> None:
     assert simulation.text() == before
 
 
+def test_a_lost_config_map_undrains_nothing() -> None:
+    """The status of the group says which nodes were drained, so the last node still keeps the VIPs."""
+    simulation = simulated()
+    for drained in ({"n1"}, {"n1", "n2"}, NODES):
+        drain(simulation, drained)
+        assert simulation.snapshot.groups[GROUP].status.drained_nodes == sorted(set(drained) - {"n3"})
+    before = first_nodes(simulation.text())
+    assert set(before.values()) == {"n3"}
+    del simulation.objects.configmaps[GROUP]
+    drain(simulation, NODES)
+    assert first_nodes(simulation.text()) == before
+
+
 def report(simulation: SimulatedCluster, masters: Mapping[str, str], *, faulty: str = "", silent: str = "") -> None:
     """Let all agents report these masters; *faulty* is in FAULT for all others, and *silent* does not answer."""
     agents = AgentStates()

@@ -96,6 +96,20 @@ def test_a_lost_config_map_moves_nothing() -> None:
     assert settle(simulation) == elsewhere
 
 
+def test_a_silent_node_is_no_home_because_of_its_last_answer() -> None:
+    """What it held when it died is where it failed over to."""
+    simulation = simulated(*range(9))
+    before = settle(simulation)
+    report(simulation, before)
+    was = simulation.agents.states_of(GROUP)["n1"]
+    after = first_nodes(simulation.text(), dead=frozenset({"n1"}))
+    report(simulation, after)
+    simulation.agents = simulation.agents.with_state(GROUP, "n1", state=was)
+    simulation.agents = simulation.agents.with_contact(GROUP, "n1", contact=Contact(is_silent=True))
+    del simulation.objects.configmaps[GROUP]
+    assert settle(simulation) == after
+
+
 def test_on_request_one_instance_moves_after_the_other() -> None:
     """The next one when every node runs the text, and when the last one has arrived."""
     simulation = unbalanced()
