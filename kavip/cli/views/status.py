@@ -204,15 +204,19 @@ def _masters(snapshot: Snapshot) -> Masters:
             continue
         for address in service.virtual_ips:
             before = found.get((group.key, address))
-            instance = by_router_id.get((group.key, _router_id(group, service, address), address.family))
+            ids = _router_ids(group, service, address)
+            instances = (by_router_id.get((group.key, router_id, address.family)) for router_id in ids)
+            instance = next(filter(None, instances), None)
             if instance is not None and (before is None or not before.node):
                 found[group.key, address] = instance
     return found
 
 
-def _router_id(group: KeepalivedGroup, service: Service, address: Address) -> int:
+def _router_ids(group: KeepalivedGroup, service: Service, address: Address) -> Iterator[int]:
+    """The VRIDs of *address*: that of its own instance, which starts with a switch, and that of the Service."""
     router_ids = group.status.router_ids or {}
-    return router_ids.get(f"{service.key}/{address}") or router_ids.get(service.key, 0)
+    keys = (f"{service.key}/{address}", service.key)
+    yield from (router_ids[key] for key in keys if key in router_ids)
 
 
 def _pool_of(snapshot: Snapshot, address: Address | None) -> str:

@@ -54,6 +54,16 @@ def seen(*objects: Object) -> dict[str, tuple[str, str, str]]:
     return {each.address: (each.service, each.node, each.state) for each in report(objects).virtual_ips}
 
 
+def test_a_vip_that_waits_for_a_switch_is_in_the_instance_of_its_service() -> None:
+    """It has a VRID of its own already, and no node runs that instance yet."""
+    ids = {"shop/web": 7, "shop/web/192.0.2.130": 8, "shop/web/192.0.2.131": 9}
+    edge = group(instance("shop/web", 7), instance("shop/web/192.0.2.131", 9, "n2"), ids=ids)
+    assert seen(edge, served("shop/web", "192.0.2.130", "192.0.2.131")) == {
+        "192.0.2.130": ("shop/web", "n1", "Master"),
+        "192.0.2.131": ("shop/web", "n2", "Master"),
+    }
+
+
 def test_both_families_have_instances() -> None:
     """They share one VRID."""
     edge = group(instance("shop/web", 7), instance("shop/web/v6", 7, "n2", family=6), ids={"shop/web": 7})
