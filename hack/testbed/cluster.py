@@ -197,7 +197,7 @@ class Cluster:
         """Write wrappers that work from this machine: they enter the network of n0 first."""
         folder = self.state / "bin"
         folder.mkdir(exist_ok=True)
-        kavip = [f"PYTHONPATH={_ROOT}", sys.executable, "-m", "kavip"]
+        kavip = [f"PYTHONPATH={_ROOT}", sys.executable, "-P", "-m", "kavip"]  # -P: not that of the current directory
         commands = {name: [self._programs[name]] for name in ("kubectl", "helm")} | {"kubectl-kavip": ["env", *kavip]}
         for name, command in commands.items():
             program = self.control.command(*command)
