@@ -13,7 +13,7 @@ from kavip.admission.text import counted, listed, quoted
 from kavip.admission.verdict import AdmissionWarning
 from kavip.api.address import read_address
 from kavip.api.group import KeepalivedGroup
-from kavip.api.refusal import Refusal
+from kavip.api.refusal import Refusal, annotation_field
 from kavip.api.scheduling import placement_fields
 from kavip.names import Reason
 from kavip.vrrp import groupspec, routerids
@@ -22,6 +22,7 @@ from kavip.vrrp.preference import unmatched
 _DEFAULT_FIELD: Final = f"metadata.labels[{names.DEFAULT_GROUP_LABEL}]"
 _BLACKLIST_FIELD: Final = "spec.blacklistRouterIDs"
 _OPENSHIFT_FIELD: Final = "spec.openshiftClusterName"
+_SWITCHES: Final = (names.REBALANCE_ANNOTATION, names.TAKE_OVER_ANNOTATION)
 
 GroupContext = Context[KeepalivedGroup]
 
@@ -156,6 +157,14 @@ def preferred_nodes_exist(group: KeepalivedGroup, context: GroupContext) -> Find
         yield AdmissionWarning("matches no node of the group", f"spec.placement.preferred[{index}].nodeSelector")
 
 
+def switches_can_be_read(group: KeepalivedGroup, _: GroupContext) -> Findings:
+    """An annotation that asks for something has the one value with an effect, or says that it asks for nothing."""
+    for key in _SWITCHES:
+        value = group.metadata.annotation(key)
+        if value not in ("", "true", "false"):
+            yield AdmissionWarning(f'{quoted(value)}: has no effect; want "true"', annotation_field(key))
+
+
 def virtual_ips_are_free(group: KeepalivedGroup, context: GroupContext) -> Findings:
     """No Service, node or other group has a virtual IP of the group; the API server may: it can use such a VIP."""
     ledger, own = context.snapshot.ledger, f"{names.KEEPALIVED_GROUP} {group.key}"
@@ -201,6 +210,7 @@ CHAIN: Final[tuple[Rule[KeepalivedGroup], ...]] = (
     Rule(blacklisted_ids_are_unused, reads=_router_ids),
     Rule(nodes_are_selected, reads=spec_part),
     Rule(preferred_nodes_exist, reads=spec_part),
+    Rule(switches_can_be_read, reads=lambda group, _: [group.metadata.annotation(key) for key in _SWITCHES]),
     Rule(disruption.running_vips_are_disrupted, reads=spec_part),
 )
 DELETION: Final[tuple[Rule[KeepalivedGroup], ...]] = (Rule(members_lose_vips, reads=spec_part),)
