@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from kavip.api.service import Service
 from kavip.cli.views.status import report
 from kavip.names import Reason
 from kavip.snapshot import Object
@@ -22,12 +23,14 @@ class DrainProgress:
     The VIPs of the groups of *node*, by address with its Service.
 
     *holders*: by VIP, the node that holds it, "" for none. *held*: the VIPs of the node; *unknown*: those that it may
-    hold. *undrained*: the groups that have not drained it. *messages*: what the groups of all these say, by group.
+    hold. *following*: those of *held* that follow endpoints. *undrained*: the groups that have not drained it.
+    *messages*: what the groups of all these say, by group.
     """
 
     node: str
     holders: Mapping[str, str]
     held: tuple[str, ...]
+    following: tuple[str, ...]
     unknown: tuple[str, ...]
     undrained: tuple[str, ...]
     messages: Mapping[str, str]
@@ -41,6 +44,10 @@ class DrainProgress:
         """What is left to do, for people."""
         if self.held:
             yield f"{self.node} still holds {', '.join(self.held)}"
+        if self.following:
+            kept = ", ".join(self.following)
+            remedy = "start a pod on another node, or let the pods leave this one"
+            yield f"externalTrafficPolicy: Local keeps {kept} on the node with a ready pod: {remedy}"
         if self.unknown:
             yield f"{self.node} may hold {', '.join(self.unknown)}: the master is not known"
         if self.undrained:
@@ -52,7 +59,9 @@ class DrainProgress:
 
 def progress_of(objects: Iterable[Object], node: str) -> DrainProgress:
     """How far *node* is drained, by the status in *objects*."""
+    objects = tuple(objects)
     found = report(objects)
+    local = {each.key for each in objects if isinstance(each, Service) and each.is_local}
     own = next((row.groups for row in found.nodes if row.node == node), ())
     rows = [(row, f"{row.address} {row.service or row.group}") for row in found.virtual_ips if row.address]
     held = {name: row.group for row, name in rows if row.node == node}
@@ -66,6 +75,7 @@ def progress_of(objects: Iterable[Object], node: str) -> DrainProgress:
         node,
         {name: row.node for row, name in rows if name not in unknown},
         tuple(held),
+        tuple(name for row, name in rows if row.node == node and row.service in local),
         tuple(unknown),
         tuple(undrained),
         {row.group: row.message for row in found.groups if row.group in concerned},

@@ -1,6 +1,7 @@
 """How far a node is drained, by the status of groups and Services."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pytest
@@ -24,7 +25,7 @@ def edge(holder: str = "n2", *, drained: Sequence[str] = ("n1",)) -> KeepalivedG
     return msgspec.structs.replace(made, status=status)
 
 
-def progress(node: str, edge: KeepalivedGroup, *, reason: str = "Master") -> DrainProgress:
+def progress(node: str, edge: KeepalivedGroup, *, reason: str = "Master", **more: Any) -> DrainProgress:
     """The progress of *node*."""
     nodes = [
         msgspec.structs.replace(each, metadata=msgspec.structs.replace(each.metadata, labels={"kavip": ""}))
@@ -32,7 +33,7 @@ def progress(node: str, edge: KeepalivedGroup, *, reason: str = "Master") -> Dra
         else each
         for each in NODES
     ]
-    return progress_of([*nodes, edge, served("shop/web", "192.0.2.130", reason=reason)], node)
+    return progress_of([*nodes, edge, served("shop/web", "192.0.2.130", reason=reason, **more)], node)
 
 
 def test_a_node_without_vips_is_drained() -> None:
@@ -65,6 +66,13 @@ def test_what_is_left_to_do(holder: str, reason: str, drained: list[str], line: 
     found = progress("n1", edge(holder, drained=drained), reason=reason)
     assert not found.is_done
     assert list(found.lines()) == [line, f"KeepalivedGroup lb/edge: {SAYS}"]
+
+
+def test_a_vip_that_follows_endpoints_says_so() -> None:
+    """With policy Local the node with the only ready pod keeps the VIP."""
+    held, follows, _ = progress("n1", edge("n1"), external_traffic_policy="Local").lines()
+    assert held == "n1 still holds 192.0.2.130 shop/web"
+    assert follows.startswith("externalTrafficPolicy: Local keeps 192.0.2.130 shop/web on the node with a ready pod: ")
 
 
 def test_a_vip_without_a_master_is_on_no_node() -> None:
