@@ -42,7 +42,8 @@ def ready(
     if missing := [name for name in nodes if name not in with_pod]:
         message = f"{len(nodes) - len(missing)} of {len(nodes)} pods are ready; waiting for those on {few(missing)}"
         cause = _creation_failure(group, nodes, pods, failure) or _start_failure(pods)
-        return ConditionState("False", Reason.PODS_NOT_READY, message + cause)
+        drained = "".join(f"; {note}" for note in _drained(group, desired))
+        return ConditionState("False", Reason.PODS_NOT_READY, message + cause + drained)
     if collision := _heard_collision(group, nodes, states) or _group_collision(snapshot, group, desired):
         return ConditionState("True", Reason.VRID_COLLISION, collision)
     notes = (*_drained(group, desired), *_spread(desired), *_balance(group, desired), *_warnings(nodes, states))

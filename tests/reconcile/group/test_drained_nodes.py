@@ -100,6 +100,17 @@ def test_a_lost_config_map_undrains_nothing() -> None:
     assert first_nodes(simulation.text()) == before
 
 
+def test_ready_names_drained_nodes_while_pods_are_missing() -> None:
+    """The pod of a drained node that is off is missing for a reason."""
+    simulation = simulated()
+    drain(simulation, {"n1"})
+    del simulation.objects.pods[GROUP]["lb/edge-n1"]
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    found = {each.type: each for each in simulation.snapshot.groups[GROUP].status.conditions or ()}
+    message = "2 of 3 pods are ready; waiting for those on n1; drained: n1 (kavip.io/drain)"
+    assert found["Ready"].message == message
+
+
 def report(simulation: SimulatedCluster, masters: Mapping[str, str], *, faulty: str = "", silent: str = "") -> None:
     """Let all agents report these masters; *faulty* is in FAULT for all others, and *silent* does not answer."""
     agents = AgentStates()
