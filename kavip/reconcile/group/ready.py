@@ -96,8 +96,7 @@ def _drained(group: KeepalivedGroup, desired: Desired) -> Iterator[str]:
 def _spread(desired: Desired) -> Iterator[str]:
     """The VIPs that move one after the other, because an earlier version of kavip did not spread them."""
     if unspread := desired.configuration.final.unspread if desired.configuration.final else ():
-        unit, node = unspread[0]
-        yield f"spreading the VIPs of Services with spreadvips: moves left: {len(unspread)}, next {unit} to {node}"
+        yield f"spreading the VIPs of Services with spreadvips: {_moves(unspread)}"
 
 
 def _balance(group: KeepalivedGroup, desired: Desired) -> Iterator[str]:
@@ -111,12 +110,17 @@ def _balance(group: KeepalivedGroup, desired: Desired) -> Iterator[str]:
         return
     what = f"{balance.highest} of {balance.units} instances"
     if balance.moves:
-        unit, node = balance.moves[0]
-        yield f"rebalancing: one node ranks first for {what}; moves left: {len(balance.moves)}, next {unit} to {node}"
+        yield f"rebalancing: one node ranks first for {what}; {_moves(balance.moves)}"
     elif balance.highest > balance.most:
         yield f"as balanced as preferences and spread allow: one node ranks first for {what}"
     else:
         yield f"balanced: no node ranks first for more than {what}"
+
+
+def _moves(moves: Sequence[tuple[str, str]]) -> str:
+    """How many *moves* are left, and what the next one waits for."""
+    unit, node = moves[0]
+    return f"moves left: {len(moves)}, next {unit} to {node}, when every instance is on its first node"
 
 
 # --- warnings ---------------------------------------------------------------------------------------------------------

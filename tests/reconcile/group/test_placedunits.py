@@ -117,7 +117,9 @@ def test_on_request_one_instance_moves_after_the_other() -> None:
     one = settle(simulation)
     assert Counter(one.values()) == {"n1": 3, "n2": 1}
     wait = "rebalancing: one node ranks first for 3 of 4 instances; moves left: 1, next shop/"
-    assert message(simulation).startswith(wait) and message(simulation).endswith(" to n3")
+    assert message(simulation).startswith(wait) and message(simulation).endswith(
+        " to n3, when every instance is on its first node"
+    )
     report(simulation, one, stale="n3")
     assert settle(simulation) == one
     report(simulation, dict.fromkeys(one, "n1"))
