@@ -186,7 +186,7 @@ def _count(service: Service, record: Record, findings: list[Refusal]) -> tuple[i
     before, count = len(findings), _take(annotations.COUNT, service, findings)
     if count is not None:
         return count, count
-    is_removed = len(findings) == before and record.number > 1
+    is_removed = len(findings) == before and record.number > 0
     return 1, 1 if is_removed else _ANY_NUMBER
 
 

@@ -65,6 +65,18 @@ def test_a_number_that_cannot_be_read_takes_nothing() -> None:
     assert assigned_addresses(removed, pools=(SMALL,)) == ["192.0.2.0"]
 
 
+def test_a_number_that_is_removed_with_a_bad_wish_is_forgotten_later() -> None:
+    """The Service keeps its addresses while the wish is invalid, and loses the surplus when it is not."""
+    simulation = SimulatedController([SMALL])
+    for wish in (counted(2), service("a/web", wants="192.0.2.3,192.0.2.2")):
+        simulation.apply(wish)
+        simulation.run()
+        assert simulation.held("a/web") == ["192.0.2.0", "192.0.2.1"]
+    simulation.apply(service("a/web"))
+    simulation.run()
+    assert simulation.held("a/web") == ["192.0.2.0"]
+
+
 def test_several_addresses_of_another_controller_stay_without_a_number() -> None:
     """As in earlier releases; a number takes the surplus of what kavip has adopted, and adopts no surplus itself."""
     holds = ["192.0.2.0", "192.0.2.1", "192.0.2.2"]
