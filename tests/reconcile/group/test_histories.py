@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip import names
@@ -22,6 +22,7 @@ from kavip.vrrp.running import running_nodes
 from kavip.vrrp.spread import most
 from tests.reconcile.simulatedcluster import GROUP, SimulatedCluster, cluster, pod
 from tests.support import build
+from tests.support.examples import examples
 
 EVENTS = ("dies", "returns", "is drained", "is undrained", "fails a check", "passes its checks", "is silent")
 MOST_ROUNDS = 20
@@ -141,7 +142,7 @@ def histories(draw: st.DrawFn) -> tuple[list[int], int, list[tuple[str, str, str
     return draw(st.lists(st.integers(2, 6), min_size=1, max_size=2)), number, draw(events)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(histories(), st.integers(0, 10**6))
 def test_vips_stay_spread(history: tuple[list[int], int, list[tuple[str, str, str]]], seed: int) -> None:
     """After each event no node has more VIPs than it must; at the end of all events the first text is back."""
