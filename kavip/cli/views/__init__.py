@@ -11,5 +11,6 @@ Decisions about the objects of files or a cluster, and their output as text, JSO
 * :mod:`~kavip.cli.views.explain`: why a Service has its addresses or none; :mod:`~kavip.cli.views.explainoutput`: the
   output of explain;
 * :mod:`~kavip.cli.views.status`: the state of every VIP; :mod:`~kavip.cli.views.statusoutput`: the output of status;
+  :mod:`~kavip.cli.views.drain`: how far a node is drained;
 * :mod:`~kavip.cli.views.table`: tables of text.
 """
