@@ -8,7 +8,9 @@ from typing import Self
 import pytest
 
 from hack.testbed import fixtures, runs
+from hack.testbed.node import Node
 from hack.testbed.programs import Programs
+from hack.testbed.systemdnode import SystemdNode
 
 
 class Started(AbstractContextManager["Started"]):
@@ -17,10 +19,18 @@ class Started(AbstractContextManager["Started"]):
     log: list[str]
 
     def __init__(
-        self, programs: Programs, state: Path, *, nodes: int, images: tuple[Path, ...], families: tuple[int, ...]
+        self,
+        programs: Programs,
+        state: Path,
+        *,
+        nodes: int,
+        images: tuple[Path, ...],
+        families: tuple[int, ...],
+        kind: type[Node],
     ) -> None:
         """Of so many nodes."""
-        self.nodes = nodes if len(families) == 2 else f"{nodes} of {families}"
+        what = f"{nodes}" if len(families) == 2 else f"{nodes} of {families}"
+        self.nodes = what if kind is Node else f"{what} on systemd"
 
     def __enter__(self) -> Self:
         """Start."""
@@ -47,5 +57,7 @@ def test_one_cluster_runs_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     clusters.end()
     clusters(nodes=3)
     clusters(nodes=3, families=(6,))
+    clusters(nodes=3, kind=SystemdNode)
     clusters.end()
-    assert log[3:] == ["stop 3", "start 3", "stop 3", "start 3 of (6,)", "stop 3 of (6,)"]
+    started = ["start 3", "stop 3", "start 3 of (6,)", "stop 3 of (6,)", "start 3 on systemd", "stop 3 on systemd"]
+    assert log[3:] == ["stop 3", *started]
