@@ -17,11 +17,23 @@ from hack.testbed.errors import TestbedError
 from hack.testbed.place import Result, run
 from hack.testbed.process import Process
 
+NETWORK = """
+hostname "$name"
+ip link set lo up
+for scope in all default; do
+  echo 0 >/proc/sys/net/ipv6/conf/$scope/accept_dad || true
+  echo 1 >/proc/sys/net/ipv6/conf/$scope/forwarding || true
+done
+echo 1 >/proc/sys/net/ipv4/ip_forward
+"""
+
 # Runs as pid 1 of the machine. File descriptor 9 holds `home`, so that it can be put back should /var or /run hide it.
 # With SIGCHLD ignored the kernel reaps orphans, and a process that exits is gone at once. A shell cannot pass that on:
 # it has a handler of its own.
-_BOOT = """
+_BOOT = (
+    """
 set -e
+name=$2
 exec 9<"$1"
 mount --make-rshared /
 mount -t tmpfs tmpfs /run
@@ -29,15 +41,10 @@ mkdir /run/.upper /run/.work
 mount -t overlay -o lowerdir=/var,upperdir=/run/.upper,workdir=/run/.work overlay /var
 mkdir -p "$1"
 mount --rbind /proc/self/fd/9 "$1"
-hostname "$2"
-ip link set lo up
-for scope in all default; do
-  echo 0 >/proc/sys/net/ipv6/conf/$scope/accept_dad || true
-  echo 1 >/proc/sys/net/ipv6/conf/$scope/forwarding || true
-done
-echo 1 >/proc/sys/net/ipv4/ip_forward
-exec env --ignore-signal=CHLD sleep infinity 9<&-
 """
+    + NETWORK
+    + "exec env --ignore-signal=CHLD sleep infinity 9<&-\n"
+)
 NAMESPACES = ("--net", "--mount", "--pid", "--uts")
 
 

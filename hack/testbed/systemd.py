@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from hack.testbed import cache, need, runs
-from hack.testbed.machine import NAMESPACES
+from hack.testbed.machine import NAMESPACES, NETWORK
 
 UNITS: Final = "etc/systemd/system"
 _ROOT: Final = Path(__file__).parents[2]
@@ -36,7 +36,8 @@ ExecStop=/usr/bin/env ip link set eth0 down
 
 # $1: the home, $2: the name, $3: what mounts the cgroups, further ones: shared directories, `--`, then files as pairs
 # of path and text. Generators, and what other units want, are the real machine's. tmpfiles.d would empty /tmp.
-_BOOT: Final = """
+_BOOT: Final = (
+    """
 set -e
 home=$1 name=$2 cgroups=$3
 shift 3
@@ -69,17 +70,14 @@ ln -s /usr/lib/systemd/system/dbus.service /usr/lib/systemd/system/systemd-login
   ../testbed-network.service etc/systemd/system/multi-user.target.wants
 ln -s /dev/null 'etc/systemd/system/modprobe@.service'
 ln -s /usr/lib/systemd/system/multi-user.target etc/systemd/system/default.target
-hostname "$name"
-ip link set lo up
-for scope in all default; do
-  echo 0 >/proc/sys/net/ipv6/conf/$scope/accept_dad || true
-  echo 1 >/proc/sys/net/ipv6/conf/$scope/forwarding || true
-done
-echo 1 >/proc/sys/net/ipv4/ip_forward
+"""
+    + NETWORK
+    + """
 pivot_root . mnt
 umount --lazy /mnt
 exec env -i container=testbed PATH="$PATH" chroot . /usr/lib/systemd/systemd --log-target=journal --system
 """
+)
 
 
 @dataclass(frozen=True, slots=True)
