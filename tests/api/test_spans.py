@@ -1,0 +1,51 @@
+"""Spans: sets of addresses in few words."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kavip.api.address import Address, parse_address
+from kavip.api.spans import AddressSpans, read_spans, runs_of, spans_of, widened
+
+addresses = st.builds(Address, st.sampled_from([4, 6]), st.integers(1, 300))
+
+
+@given(st.sets(addresses), st.sets(addresses))
+def test_spans_hold_no_other_address_of_the_larger_set(chosen: set[Address], others: set[Address]) -> None:
+    """They survive being written and read; each holds addresses of one family."""
+    found = spans_of(chosen, among=others)
+    assert {each for each in chosen | others if each in found} == chosen
+    assert read_spans(found.texts) == found
+    assert all(each.first.family == each.last.family for each in found.spans)
+
+
+@given(st.sets(addresses))
+def test_runs_hold_nothing_else(chosen: set[Address]) -> None:
+    """Consecutive addresses are one run."""
+    found = runs_of(chosen)
+    every = {Address(family, value) for family in (4, 6) for value in range(302)}
+    assert {each for each in every if each in found} == chosen
+    assert len(found.spans) == sum(Address(each.family, each.value - 1) not in chosen for each in chosen)
+
+
+@given(st.sets(addresses), st.integers(2, 20))
+def test_widened_spans_hold_at_least_the_same(chosen: set[Address], most: int) -> None:
+    """They are few, and of one family each."""
+    found = widened(runs_of(chosen), most)
+    assert all(each in found for each in chosen)
+    assert len(found.spans) <= most
+    assert all(each.first.family == each.last.family for each in found.spans)
+
+
+def test_the_smallest_gaps_are_closed() -> None:
+    """What is far apart stays apart."""
+    spans = read_spans(["192.0.2.1", "192.0.2.3", "192.0.2.9-192.0.2.10", "2001:db8::1"])
+    assert widened(spans, 3).texts == ("192.0.2.1-192.0.2.3", "192.0.2.9-192.0.2.10", "2001:db8::1")
+
+
+def test_what_cannot_be_read_is_left_out() -> None:
+    """Another version or another program may have written it."""
+    bad = ["", "192.0.2.1-", "192.0.2.9-192.0.2.1", "192.0.2.1-2001:db8::1", "192.0.2.6", "x-y"]
+    texts = [*bad, "192.0.2.5-192.0.2.7"]
+    assert read_spans(texts).texts == ("192.0.2.5-192.0.2.7",)
+    assert parse_address("192.0.2.6") in read_spans(texts)
+    assert not AddressSpans() and parse_address("192.0.2.6") not in AddressSpans()
