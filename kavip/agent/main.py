@@ -183,7 +183,11 @@ async def _run(reconciler: Reconciler, settings: AgentSettings, run_directory: R
     await reconciler.start()
     mounts = {Path(settings.config_dir), *await asyncio.to_thread(settings.passwords.folders)}
     watcher = Watcher(
-        mounts, run_directory.path, is_relevant=reconciler.is_relevant, network_changed=reconciler.network_changed
+        mounts,
+        run_directory.path,
+        observe=reconciler.observe_network,
+        is_relevant=reconciler.is_relevant,
+        network_changed=reconciler.network_changed,
     )
     server = AgentServer(pages(reconciler, Exporter(settings.metrics)), allowed=settings.networks)
     stepping = asyncio.Lock()
@@ -194,6 +198,7 @@ async def _run(reconciler: Reconciler, settings: AgentSettings, run_directory: R
         tasks = [
             group.create_task(_reconcile(reconciler, watcher, stepping, longest=settings.poll_milliseconds / 1000)),
             group.create_task(reconciler.feeds.endpoints.run()),
+            group.create_task(reconciler.conflicts.run(watcher.wake)),
             group.create_task(_listen(server, settings.node_ip, settings.port)),
         ]
         if settings.address:  # otherwise the port is taken: the agent listens on all addresses

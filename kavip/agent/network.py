@@ -5,7 +5,9 @@ The node's network, by netlink: interfaces, addresses and the route; removes add
 import asyncio
 import errno
 import gc
+import socket
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,9 +16,11 @@ from pyroute2 import AsyncIPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
 from kavip.agent.config.facts import KUBE_PROXY_INTERFACE, InterfaceAddress, KernelRoute, NodeFacts, leftovers
+from kavip.agent.conflicts.packets.sighting import hardware_text
 from kavip.agent.keepalived.rundir import RunDirectory
+from kavip.agent.rtnetlink import NetworkChange
 from kavip.api.address import BITS, Address, read_address
-from kavip.api.agent import NodeProblem, ProblemCode
+from kavip.api.agent import MOST_HARDWARE, NodeProblem, ProblemCode
 from kavip.vrrp.virtualips import VirtualIP
 
 _SECONDARY: Final = 0x01  # IFA_F_SECONDARY: added beside another address of its subnet
@@ -27,8 +31,24 @@ _FAMILIES: Final = {2: 4, 10: 6}  # AF_INET, AF_INET6
 _ARP_IGNORE: Final = Path("/proc/sys/net/ipv4/conf/all/arp_ignore")
 _GONE: Final = frozenset({errno.EADDRNOTAVAIL, errno.ENODEV, errno.ENOENT})
 _LOGGED: Final = 20  # addresses in one log line
+_ETHERNET: Final = 1  # ARPHRD_ETHER
+_BOND: Final = "bond"
+_PRIVATE: Final = frozenset({"lo", KUBE_PROXY_INTERFACE})  # no other machine sees their hardware addresses
 
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """
+    The hardware addresses of this node, as text: *own* are all of them.
+
+    *public* are the ones that other machines see: those of interfaces with an address, and of the ports of a bond; that
+    of the InternalIP's interface first. Pods have hundreds of others.
+    """
+
+    own: frozenset[str] = frozenset()
+    public: tuple[str, ...] = ()
 
 
 class NodeNetwork:
@@ -36,18 +56,38 @@ class NodeNetwork:
     The network of the node *node*.
 
     A record in the run directory names every VIP that a keepalived of this pod may have added; it is written before
-    keepalived can add them. *removed* counts the addresses that were removed.
+    keepalived can add them. *removed* counts the addresses that were removed. *hardware* and *held*, the addresses on
+    the interfaces, are as of the last :meth:`facts`; :meth:`observe` keeps *held* current.
     """
 
     def __init__(self, node: str, node_ip: Address | None, files: RunDirectory) -> None:
         self._node, self._node_ip, self._files = node, node_ip, files
         self.removed = 0
+        self.hardware = Hardware()
+        self.held: set[tuple[Address, str]] = set()
 
     async def facts(self, reach: str = "") -> NodeFacts:
         """The node as it is now, with its route to the address *reach*."""
-        interfaces, held, route = await read(read_address(reach))
+        links, held, route = await read(read_address(reach))
+        self.hardware = hardware_of(links, held, self._node_ip)
+        self.held = {(each.address, each.virtual_ip.interface) for each in held}
         ours = await asyncio.to_thread(self._files.load_record)
+        interfaces = frozenset(each.name for each in links)
         return NodeFacts(self._node, self._node_ip, interfaces, held, ours, route, str(self._files.tracks))
+
+    def observe(self, change: NetworkChange) -> None:
+        """Follow *change* of an address."""
+        address = read_address(change.address)
+        if address is None:
+            return
+        try:
+            place = address, socket.if_indextoname(change.index)
+        except OSError:  # the interface is gone
+            return
+        if change.is_gone:
+            self.held.discard(place)
+        else:
+            self.held.add(place)
 
     async def record(self, virtual_ips: frozenset[VirtualIP]) -> None:
         """Record that keepalived may add *virtual_ips*."""
@@ -74,16 +114,63 @@ class NodeNetwork:
         self.removed += len(found)
 
 
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """
+    An interface: its *name* and number; *hardware*: its current address, and the one that its card has; "" for none.
+
+    *kind*: of a virtual one, such as bond. *master*: the number of the interface of which it is a port; 0: of none.
+    """
+
+    name: str
+    index: int
+    hardware: tuple[str, ...] = ()
+    kind: str = ""
+    master: int = 0
+
+
 async def read(
     reach: Address | None = None,
-) -> tuple[frozenset[str], tuple[InterfaceAddress, ...], KernelRoute | None]:
-    """The names of all interfaces, all addresses, and the route to the address *reach* if it is given."""
+) -> tuple[tuple[Interface, ...], tuple[InterfaceAddress, ...], KernelRoute | None]:
+    """All interfaces, all addresses, and the route to the address *reach* if it is given."""
     async with AsyncIPRoute() as netlink:
-        links = {link["index"]: str(link.get("IFLA_IFNAME")) async for link in await netlink.get_links()}
-        found = [_address(message, links) async for message in await netlink.get_addr()]
-        route = await _route(netlink, reach, links) if reach else None
+        links = [_interface(message) async for message in await netlink.get_links()]
+        names = {each.index: each.name for each in links}
+        found = [_address(message, names) async for message in await netlink.get_addr()]
+        route = await _route(netlink, reach, names) if reach else None
     gc.collect()  # messages are reference cycles; those of some hundred addresses take megabytes until they are freed
-    return frozenset(links.values()), tuple(each for each in found if each), route
+    return tuple(links), tuple(each for each in found if each), route
+
+
+def hardware_of(interfaces: Iterable[Interface], held: Iterable[InterfaceAddress], node_ip: Address | None) -> Hardware:
+    """The hardware addresses of *interfaces*, which have the addresses *held*."""
+    found = tuple(interfaces)
+    addressed = {each.virtual_ip.interface for each in held if not _is_link_local(each.address)}
+    main = {each.virtual_ip.interface for each in held if each.address == node_ip}
+    bonds = {each.index for each in found if each.kind == _BOND}
+    public = [each for each in found if (each.name in addressed or each.master in bonds) and each.name not in _PRIVATE]
+    public.sort(key=lambda each: (each.name not in main, each.name))
+    seen = dict.fromkeys(text for each in public for text in each.hardware)
+    own = frozenset(text for each in found for text in each.hardware)
+    return Hardware(own, tuple(seen)[:MOST_HARDWARE])
+
+
+def _is_link_local(address: Address) -> bool:
+    """Whether *address* is one that interfaces of pods have too."""
+    return address.value >> 118 == 0xFE80 >> 6 if address.family == 6 else address.value >> 16 == 0xA9FE
+
+
+def _interface(message: Any) -> Interface:
+    """An RTM_NEWLINK message as a value."""
+    texts = (message.get("IFLA_ADDRESS"), message.get("IFLA_PERM_ADDRESS")) if message["ifi_type"] == _ETHERNET else ()
+    addresses = dict.fromkeys(
+        str(text) for text in texts if text and hardware_text(bytes.fromhex(text.replace(":", "")))
+    )
+    information = message.get("IFLA_LINKINFO")
+    kind = str(information.get("IFLA_INFO_KIND") or "") if information else ""
+    return Interface(
+        str(message.get("IFLA_IFNAME")), message["index"], tuple(addresses), kind, int(message.get("IFLA_MASTER") or 0)
+    )
 
 
 async def remove(virtual_ips: Iterable[VirtualIP]) -> None:

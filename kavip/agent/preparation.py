@@ -1,5 +1,7 @@
 """
-Makes a mounted configuration ready for keepalived: localises it, tests it, excludes faulty instances.
+Makes a mounted configuration ready for keepalived.
+
+It is localised, VIPs that other machines have are left out, it is tested, and faulty instances are excluded.
 
 Everything here blocks, and runs in a thread: 20,000 VIPs take more than 100 ms, and kubelet's probes must not wait.
 """
@@ -12,6 +14,7 @@ from kavip.agent.config.facts import NodeFacts
 from kavip.agent.config.localize import localize
 from kavip.agent.config.model import LocalizedConfig, MountedConfig, NextConfig, RefusedConfig
 from kavip.agent.config.sources import new_source_problem
+from kavip.agent.config.withhold import NOTHING_WITHHELD, Withheld, withhold
 from kavip.agent.keepalived.bisect import Bisector, Check
 from kavip.agent.keepalived.reload import ConfigReloader
 from kavip.api.agent import NodeProblem
@@ -36,10 +39,12 @@ class Preparation:
         for each in (self._current, self._next):
             each.retest()
 
-    def prepare(self, mounted: MountedConfig | RefusedConfig, facts: NodeFacts) -> Outcome:
-        """The configuration that this node runs for *mounted*, or why it is refused."""
+    def prepare(
+        self, mounted: MountedConfig | RefusedConfig, facts: NodeFacts, *, withheld: Withheld = NOTHING_WITHHELD
+    ) -> Outcome:
+        """The configuration that this node runs for *mounted*, without the VIPs *withheld*; or why it is refused."""
         is_next = isinstance(mounted, MountedConfig) and mounted.is_next
-        return self._prepare(mounted, facts, self._next if is_next else self._current)
+        return self._prepare(mounted, facts, self._next if is_next else self._current, withheld)
 
     def rehearse(self, following: NextConfig, facts: NodeFacts, *, excluded: Collection[str]) -> NodeProblem | None:
         """Why this node cannot switch to *following*; instances that are *excluded* now may be excluded then."""
@@ -51,11 +56,19 @@ class Preparation:
         newly_excluded = next((each for each in outcome.excluded if each.name not in excluded), None)
         return newly_excluded.fault.of_instance(newly_excluded.name) if newly_excluded else None
 
-    def _prepare(self, mounted: MountedConfig | RefusedConfig, facts: NodeFacts, bisector: Bisector) -> Outcome:
+    def _prepare(
+        self,
+        mounted: MountedConfig | RefusedConfig,
+        facts: NodeFacts,
+        bisector: Bisector,
+        withheld: Withheld = NOTHING_WITHHELD,
+    ) -> Outcome:
         if isinstance(mounted, RefusedConfig):
             return mounted
         reloader = self._reloader
         outcome = self._localize(mounted, facts, reloader.good)
+        if isinstance(outcome, LocalizedConfig):
+            outcome = withhold(outcome, withheld)
         if isinstance(outcome, RefusedConfig) or reloader.is_installed(outcome):
             return outcome
         tested = bisector.exclude_refused(outcome, previous_instances(reloader.good, facts))

@@ -3,7 +3,8 @@ Keeps one node's keepalived on the configuration in the mount.
 
 1. A change of the mount wakes the loop. (:mod:`kavip.agent.watch`)
 2. What should run? (:mod:`kavip.agent.desired`)
-3. Localise it, test it, exclude what keepalived refuses. (:mod:`kavip.agent.preparation`)
+3. Localise it, test it, exclude what keepalived refuses. (:mod:`kavip.agent.preparation`) Meanwhile ask the LAN for new
+   VIPs, and leave out those that another machine has. (:mod:`kavip.agent.conflicts`)
 4. Install the file. (:mod:`kavip.agent.keepalived.reload`)
 5. Signal keepalived, and wait for the dump that shows the new configuration. (:mod:`kavip.agent.keepalived.monitor`)
 
@@ -16,6 +17,7 @@ What it promises:
 * After a configuration that keepalived does not survive, it finds the last good one when it starts again. The other one
   is tried again after a growing back-off.
 * Addresses that a dead keepalived left on the node are removed at once.
+* A VIP that is new to the group is not announced before the LAN was silent about it.
 
 Everything that blocks runs in threads. Only one task calls :meth:`Reconciler.step`.
 """
@@ -34,6 +36,8 @@ from kavip.agent.config.facts import KUBE_PROXY_INTERFACE, NodeFacts
 from kavip.agent.config.localize import addresses_of
 from kavip.agent.config.model import LocalizedConfig, MountedConfig, NextConfig, RefusedConfig
 from kavip.agent.config.switchover import NEAR, running_password, timestamp
+from kavip.agent.config.withhold import Unprobed, unprobed
+from kavip.agent.conflicts.detection import AddressConflicts
 from kavip.agent.desired import DesiredConfig
 from kavip.agent.handover import hand_over
 from kavip.agent.health.nodehealth import NodeHealth
@@ -85,6 +89,7 @@ class Reconciler:
         self._reloader = ConfigReloader(node, run_directory, self._monitor, network=self._network, tracks=tracks)
         self._desired = DesiredConfig(config_dir, passwords, now=now)
         self._preparation = Preparation(config_test.check, self._reloader)
+        self.conflicts, self._conflicts_version = AddressConflicts(self._network), 0
         self._reporter = StatusReporter(node)
         self._seen: tuple[Daemon | None, MountedConfig | RefusedConfig, int] | None = None
         self._changes = 0  # of the node's network
@@ -106,6 +111,10 @@ class Reconciler:
             checks=self.feeds.checks.statuses,
             notes=(*status.notes, *self.feeds.problems),
             locals=self.feeds.endpoints.states,
+            hardware=self._network.hardware.public,
+            conflicts=self.conflicts.reports,
+            asked_addresses=self.conflicts.asked,
+            defences=self.conflicts.defences,
         )
 
     @property
@@ -157,7 +166,7 @@ class Reconciler:
         seen = daemon, mounted, self._changes
         soon = max(left - NEAR / 2, 0.0) if left else inf
         pause = self._due - time.monotonic()
-        if seen != self._seen or pause <= 0:
+        if seen != self._seen or pause <= 0 or self._conflicts_version != self.conflicts.version:
             pause = await self._reconcile(daemon, mounted, left=left)
             self._seen, self._due = seen, time.monotonic() + pause
         return min(pause, soon, PAUSE if self._is_joining else inf)
@@ -175,6 +184,11 @@ class Reconciler:
         """Make the next step examine the node, even if the mount has not changed."""
         self._changes += 1
         self._preparation.retest()
+        self.conflicts.retry()
+
+    def observe_network(self, change: NetworkChange) -> None:
+        """Follow *change*, be it relevant or not."""
+        self._network.observe(change)
 
     def is_relevant(self, change: NetworkChange) -> bool:
         """Whether *change* may affect this node's configuration; VIPs and pods' interfaces change all the time."""
@@ -243,19 +257,47 @@ class Reconciler:
             self._reloader.forget_daemon()
             await asyncio.to_thread(process.remove_stale_pid_files, self._files.path, config=self._files.config)
         facts = await self._facts(mounted)
-        outcome = await asyncio.to_thread(self._preparation.prepare, mounted, facts)
+        outcome = await self._prepare(mounted, facts)
         if daemon is None:
             wanted = addresses_of(mounted, facts) if isinstance(mounted, MountedConfig) else frozenset()
             await self._network.remove_leftovers(facts, wanted=wanted)
         if isinstance(outcome, LocalizedConfig) and not self._reloader.is_installed(outcome):
             outcome = await self._install(outcome)
+        if isinstance(mounted, MountedConfig):
+            self.conflicts.watch(self._reloader.configuration, mounted.detection)
         self._reloader.update_interfaces(facts.interfaces)
         if not self._monitor.program.version:
             await self._read_version()
-        notes = await asyncio.to_thread(arp_problem, facts.interfaces), version_problem(self._monitor.program.version)
+        arp = await asyncio.to_thread(arp_problem, facts.interfaces)
+        notes = arp, version_problem(self._monitor.program.version), self.conflicts.problem
         failure = self._reloader.failures.problem(outcome.text) if isinstance(outcome, LocalizedConfig) else None
         self._reporter.record_outcome(mounted, outcome, failure=failure, notes=notes)
         return RETRY if isinstance(outcome, RefusedConfig) or outcome.notes else RECHECK
+
+    async def _prepare(self, mounted: MountedConfig | RefusedConfig, facts: NodeFacts) -> Outcome:
+        """
+        The configuration that this node runs for *mounted*, without new VIPs that another machine has.
+
+        The LAN is asked while the configuration is tested. At a switch nothing waits for the LAN: the other nodes do
+        not.
+        """
+        conflicts, prepare = self.conflicts, self._preparation.prepare
+        if isinstance(mounted, RefusedConfig):
+            return mounted
+        later = mounted.next.mounted if mounted.next else None
+        running = self._reloader.configuration
+        wanted, following = await asyncio.to_thread(
+            lambda: (unprobed(mounted, facts, running), unprobed(later, facts, running) if later else Unprobed())
+        )
+        nodes = mounted.detection.hardware if mounted.detection else frozenset[str]()
+        conflicts.expect(wanted, later=following, nodes=nodes)
+        outcome = asyncio.to_thread(prepare, mounted, facts)
+        if wanted.vips and not mounted.is_next:
+            found, _ = await asyncio.gather(outcome, conflicts.ask())
+        else:
+            found = await outcome
+        self._conflicts_version, withheld = conflicts.version, conflicts.withheld
+        return await asyncio.to_thread(prepare, mounted, facts, withheld=withheld) if withheld else found
 
     async def _install(self, localized: LocalizedConfig) -> Outcome:
         """Make *localized* what keepalived reads next; refused if the run directory cannot be written."""

@@ -13,6 +13,7 @@ of processor time and 0.3 MiB of memory; with pyroute2's message types it is 190
 import asyncio
 import socket
 import struct
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -23,25 +24,38 @@ _MESSAGE: Final = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 _ATTRIBUTE: Final = struct.Struct("=HH")  # length, type
 _LINKS: Final = frozenset({16, 17})  # RTM_NEWLINK, RTM_DELLINK
 _ADDRESSES: Final = frozenset({20, 21})  # RTM_NEWADDR, RTM_DELADDR
+_GONE: Final = 21
 _LINK_BODY, _ADDRESS_BODY = 16, 8  # struct ifinfomsg, struct ifaddrmsg
 _SCOPE, _LINK_SCOPE = 3, 253  # offset in ifaddrmsg, RT_SCOPE_LINK
+_INDEX: Final = slice(4, 8)
 _IFLA_IFNAME, _IFA_ADDRESS, _IFA_LOCAL = 3, 1, 2
 _BUFFER: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkChange:
-    """A change of an interface, or of an address."""
+    """
+    A change of an interface, or of an address on the interface with the number *index*.
+
+    *is_gone*: the address was removed.
+    """
 
     interface: str = ""
     address: str = ""
+    index: int = 0
+    is_gone: bool = False
 
 
 class NetworkWatch:
-    """Calls *wake* upon a change that *is_relevant*, for the duration of the context."""
+    """Calls *observe* with each change, and *wake* upon one that *is_relevant*, for the duration of the context."""
 
-    def __init__(self, is_relevant: Callable[[NetworkChange], bool], wake: Callable[[], None]) -> None:
-        self._is_relevant, self._wake = is_relevant, wake
+    def __init__(
+        self,
+        observe: Callable[[NetworkChange], None],
+        is_relevant: Callable[[NetworkChange], bool],
+        wake: Callable[[], None],
+    ) -> None:
+        self._observe, self._is_relevant, self._wake = observe, is_relevant, wake
         self._socket: socket.socket | None = None
 
     def __enter__(self) -> Self:
@@ -60,7 +74,10 @@ class NetworkWatch:
 
     def _happened(self, source: socket.socket) -> None:
         try:
-            is_relevant = any(self._is_relevant(each) for each in changes(source.recv(_BUFFER)))
+            found = tuple(changes(source.recv(_BUFFER)))
+            for each in found:
+                self._observe(each)
+            is_relevant = any(map(self._is_relevant, found))
         except BlockingIOError:
             return
         except OSError:
@@ -83,7 +100,8 @@ def changes(messages: bytes) -> Iterator[NetworkChange]:
         if kind in _ADDRESSES and body[_SCOPE] != _LINK_SCOPE:
             found = _attributes(body, _ADDRESS_BODY)
             if address := found.get(_IFA_LOCAL) or found.get(_IFA_ADDRESS):
-                yield NetworkChange(address=str(ip_address(address)))
+                index = int.from_bytes(body[_INDEX], sys.byteorder)
+                yield NetworkChange(address=str(ip_address(address)), index=index, is_gone=kind == _GONE)
 
 
 def _attributes(body: bytes, at: int) -> dict[int, bytes]:

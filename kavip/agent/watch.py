@@ -30,8 +30,8 @@ class Watcher:
     """
     Wakes one task, which calls :meth:`wait`.
 
-    It watches *mounts*, and the pid file in *run_dir*. A change of the network that *is_relevant* calls
-    *network_changed* first.
+    It watches *mounts*, and the pid file in *run_dir*. It calls *observe* with each change of the network, and
+    *network_changed* upon one that *is_relevant*, before the task is woken.
     """
 
     def __init__(
@@ -39,6 +39,7 @@ class Watcher:
         mounts: Iterable[Path],
         run_dir: Path,
         *,
+        observe: Callable[[NetworkChange], None],
         is_relevant: Callable[[NetworkChange], bool],
         network_changed: Callable[[], None],
     ) -> None:
@@ -46,7 +47,7 @@ class Watcher:
         self._network_changed = network_changed
         pid_files = Folder(run_dir, CREATED, frozenset({os.fsencode(PID_FILE)}))
         self._folders = FolderWatch([*map(Folder, mounts), pid_files], [File(run_dir / PID_FILE)], self._woken.set)
-        self._network = NetworkWatch(is_relevant, self._wake_for_network)
+        self._network = NetworkWatch(observe, is_relevant, self._wake_for_network)
         self._stack = ExitStack()
         self._daemon: Daemon | None = None
         self._handle = -1
@@ -89,6 +90,10 @@ class Watcher:
         except TimeoutError:
             return
         self._woken.clear()
+
+    def wake(self) -> None:
+        """Wake the task."""
+        self._woken.set()
 
     def _wake_for_network(self) -> None:
         self._network_changed()

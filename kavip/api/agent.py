@@ -22,6 +22,11 @@ LONGEST: Final = 200
 SEPARATOR: Final = "; "
 """Between the messages in ``note``; no message holds it."""
 
+MOST_HARDWARE: Final = 16
+"""Hardware addresses that a node reports."""
+MOST_CONFLICTS: Final = 64
+"""VIPs claimed by other machines that a node reports."""
+
 _MOST: Final = 1024  # entries of a list; a daemon runs 510 instances at most
 _MOST_VIPS: Final = 1 << 16  # in all; a ConfigMap has room for half of them
 
@@ -42,6 +47,19 @@ class LocalTrack(Wire, frozen=True):
     track: str
     port: int = 0
     nodes: tuple[str, ...] = ()
+
+
+class DetectionConfig(Wire, frozen=True):
+    """
+    ``conflictDetection``: which VIPs another machine on the LAN may have, and which machines are nodes.
+
+    *probe*: the VIPs that no published text had before, as spans (:mod:`kavip.api.spans`): a node asks the LAN before
+    it loads one. *off*: the VIPs for which no node asks or listens. *hardware_addresses*: of the nodes.
+    """
+
+    probe: tuple[str, ...] = ()
+    off: tuple[str, ...] = ()
+    hardware_addresses: tuple[str, ...] = ()
 
 
 class RevisionConfig(Wire, frozen=True):
@@ -68,7 +86,7 @@ class AgentConfig(RevisionConfig, frozen=True):
 
     *next* is the text that all nodes switch to at *switch_at*; *next_hash* names it. *static*: a static pod, without a
     controller. The controller reads its own record back: *tries* and *blame* of switches that were called off, and
-    *leads* of a take-over from keepalived-operator.
+    *leads* of a take-over from keepalived-operator. Without *conflict_detection* agents neither ask nor listen.
     """
 
     group: str = ""
@@ -82,6 +100,7 @@ class AgentConfig(RevisionConfig, frozen=True):
     leads: tuple[str, ...] = ()
     checks: tuple[Check, ...] = ()
     locals: tuple[LocalTrack, ...] = ()
+    conflict_detection: DetectionConfig | None = None
 
 
 def encode_config(config: AgentConfig) -> str:
@@ -143,10 +162,27 @@ class ProblemCode(StrEnum):
     CHECK_FAILING = "CheckFailing"
     CHECK_NOT_RUN = "CheckNotRun"
     STRICT_ARP_OFF = "StrictARPOff"
+    ADDRESS_CONFLICT = "AddressConflict"
+    CONFLICTS_UNDETECTED = "ConflictsUndetected"
     AGENT_FAILED = "AgentFailed"
 
     @classmethod
     def _missing_(cls, value: object) -> "ProblemCode":  # noqa: ARG003 - Enum's signature
+        return cls.OTHER
+
+
+class ConflictKind(StrEnum):
+    """What this node does with a VIP that another machine has."""
+
+    WITHHELD = "Withheld"
+    """It was not announced yet, and this node does not load it."""
+    HELD = "Held"
+    """This node holds it."""
+    OTHER = "Other"
+    """A kind of a later version of kavip."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> "ConflictKind":  # noqa: ARG003 - Enum's signature
         return cls.OTHER
 
 
@@ -225,6 +261,20 @@ class NodeProblem(Wire, frozen=True, gc=False, omit_defaults=False):
     message: str
 
 
+class ConflictReport(Wire, frozen=True, gc=False, omit_defaults=False):
+    """
+    ``conflicts[]``: another machine claims a VIP, as this node hears on *interface*.
+
+    The node does not know the hardware address of every node, so the machine may be one.
+    """
+
+    address: _Name
+    hardware_address: _Word
+    interface: _Name = ""
+    since: _Name = ""
+    kind: ConflictKind = ConflictKind.OTHER
+
+
 class AgentState(Wire, frozen=True, kw_only=True, omit_defaults=False):
     """
     The body of ``/state``: no password, no path, no file's text.
@@ -253,6 +303,8 @@ class AgentState(Wire, frozen=True, kw_only=True, omit_defaults=False):
     refused_code: ProblemCode = ProblemCode.NONE
     next_refused_code: ProblemCode = ProblemCode.NONE
     notes: _Many[NodeProblem] = ()
+    hardware_addresses: Annotated[tuple[_Word, ...], Meta(max_length=MOST_HARDWARE)] = ()
+    conflicts: Annotated[tuple[ConflictReport, ...], Meta(max_length=MOST_CONFLICTS)] = ()
 
 
 def decode_state(body: bytes) -> AgentState:

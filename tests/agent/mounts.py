@@ -12,7 +12,7 @@ from typing import Any
 
 from kavip.agent.config.model import MountedConfig
 from kavip.api.address import parse_address
-from kavip.api.group import PasswordAuth, SecretRef
+from kavip.api.group import Instances, PasswordAuth, SecretRef
 from kavip.vrrp.config import render
 from kavip.vrrp.instances import model_of
 from kavip.vrrp.members import Member, Peer
@@ -28,6 +28,11 @@ def python_environment() -> dict[str, str]:
     """The environment for a Python with another name, which cannot find its standard library by that name."""
     root = str(Path(__file__).parents[2])
     return {**os.environ, "PYTHONHOME": sys.base_prefix, "PYTHONPATH": os.pathsep.join([root, *filter(None, sys.path)])}
+
+
+def shared(count: int) -> Instances:
+    """``spec.instances`` of a group whose VIPs live in *count* instances."""
+    return Instances(mode="Shared", count=count)
 
 
 def peer(number: int) -> Peer:

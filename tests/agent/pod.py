@@ -29,8 +29,7 @@ from tests.vrrp.livedaemons import BEFORE_OTHERS, GRACE
 PATIENCE = 120.0
 """Seconds for what takes one: the machine that runs the tests may be busy."""
 
-_KEEPALIVED_RIGHTS = ("setpriv", "--bounding-set=-all,+net_admin,+net_raw", "--inh-caps=-all", "--no-new-privs")
-_AGENT_RIGHTS = ("setpriv", "--bounding-set=-all,+net_admin", "--inh-caps=-all", "--no-new-privs")
+_RIGHTS = ("setpriv", "--bounding-set=-all,+net_admin,+net_raw", "--inh-caps=-all", "--no-new-privs")
 _CLONE_NEWNET = 0x40000000
 _RUNNING = ('"running":true', "keepalived_up 1.0")
 
@@ -97,13 +96,13 @@ class Pod:
 
     def prepare(self) -> None:
         """Run the init container; raises unless it succeeds."""
-        done = self.host.exec(*self.frame, *_AGENT_RIGHTS, *self._agent_command("--once"))
+        done = self.host.exec(*self.frame, *_RIGHTS, *self._agent_command("--once"))
         with self.agent_log.open("a") as log:
             log.write(done.stderr)
 
     def start_agent(self) -> None:
         """Start the agent's container, and wait until it answers."""
-        command = (*BEFORE_OTHERS, *self.frame, *_AGENT_RIGHTS, *self._agent_command())
+        command = (*BEFORE_OTHERS, *self.frame, *_RIGHTS, *self._agent_command())
         self.agent = self.host.spawn(*command, log=self.agent_log)
         self.wait_until("the agent answers", lambda: self.get(names.STATE_PATH)[0] == 200)
 
@@ -115,7 +114,7 @@ class Pod:
             f" --pid={self.run_dir}/keepalived.pid --vrrp_pid={self.run_dir}/vrrp.pid"
         )
         environment = (*BEFORE_OTHERS, "env", f"TMPDIR={self.run_dir}", *self.frame)
-        self.keepalived = self.host.spawn(*environment, *_KEEPALIVED_RIGHTS, *command.split(), log=self.keepalived_log)
+        self.keepalived = self.host.spawn(*environment, *_RIGHTS, *command.split(), log=self.keepalived_log)
         return self.keepalived
 
     def start(self) -> None:

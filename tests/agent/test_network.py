@@ -1,13 +1,21 @@
-"""Reading the node's network by netlink frees its memory."""
+"""Reading the node's network by netlink: memory, hardware addresses, and addresses that come and go."""
 
 import gc
+import socket
+from pathlib import Path
 
 import pytest
 from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
 from kavip.agent import network
+from kavip.agent.config.facts import InterfaceAddress
+from kavip.agent.keepalived.rundir import RunDirectory
+from kavip.agent.network import Interface, NodeNetwork, hardware_of
+from kavip.agent.rtnetlink import NetworkChange
 from kavip.api.address import parse_address
+from kavip.api.agent import MOST_HARDWARE
+from kavip.vrrp.virtualips import host
 
 
 @pytest.mark.slow
@@ -21,3 +29,45 @@ async def test_no_message_outlives_a_read() -> None:
         assert not [each for each in gc.get_objects() if type(each) in (ifaddrmsg, rtmsg)]
     finally:
         gc.enable()
+
+
+def test_other_machines_see_few_hardware_addresses() -> None:
+    """Those of interfaces with an address, and of the ports of a bond; that of the node's address comes first."""
+    interfaces = [
+        Interface("lo", 1),
+        Interface("bond0", 2, ("02:00:00:00:00:02",), "bond"),
+        Interface("eth0", 3, ("02:00:00:00:00:02", "02:00:00:00:00:03"), master=2),
+        Interface("eth1", 4, ("02:00:00:00:00:02", "02:00:00:00:00:04"), master=2),
+        Interface("br-ex", 5, ("02:00:00:00:00:05",), "bridge"),
+        Interface("cali1", 6, ("ee:ee:ee:ee:ee:ee",), "veth"),
+        Interface("kube-ipvs0", 7, ("02:00:00:00:00:07",), "dummy"),
+    ]
+    held = [
+        InterfaceAddress(host(parse_address(address), interface))
+        for address, interface in (
+            ("127.0.0.1", "lo"),
+            ("198.51.100.7", "bond0"),
+            ("192.0.2.11", "br-ex"),
+            ("fe80::1", "cali1"),
+            ("192.0.2.130", "kube-ipvs0"),
+        )
+    ]
+    found = hardware_of(interfaces, held, parse_address("192.0.2.11"))
+    assert found.public == tuple(f"02:00:00:00:00:0{number}" for number in (5, 2, 3, 4))
+    assert found.own == {*found.public, "ee:ee:ee:ee:ee:ee", "02:00:00:00:00:07"}
+    many = [Interface(f"v{n:02}", n, (f"02:00:00:00:01:{n:02x}",)) for n in range(40)]
+    held = [InterfaceAddress(host(parse_address("198.51.100.7"), each.name)) for each in many]
+    assert len(hardware_of(many, held, None).public) == MOST_HARDWARE
+
+
+def test_addresses_are_followed_between_two_looks(tmp_path: Path) -> None:
+    """Events of other interfaces and broken ones do not matter."""
+    found = NodeNetwork("n1", None, RunDirectory(tmp_path))
+    index = socket.if_nametoindex("lo")
+    found.observe(NetworkChange(address="192.0.2.130", index=index))
+    assert found.held == {(parse_address("192.0.2.130"), "lo")}
+    found.observe(NetworkChange(address="192.0.2.130", index=1 << 30, is_gone=True))
+    found.observe(NetworkChange(interface="lo"))
+    assert found.held
+    found.observe(NetworkChange(address="192.0.2.130", index=index, is_gone=True))
+    assert not found.held

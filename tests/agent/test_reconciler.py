@@ -16,12 +16,13 @@ import structlog
 
 from kavip.agent import main, network, preparation
 from kavip.agent import reconciler as reconcilers
-from kavip.agent.config.facts import InterfaceAddress, KernelRoute
+from kavip.agent.config.facts import InterfaceAddress
 from kavip.agent.config.localize import localize
 from kavip.agent.keepalived import monitor, reload
 from kavip.agent.keepalived.configtest import ConfigTest, Program
 from kavip.agent.keepalived.rundir import RunDirectory
 from kavip.agent.mount import PasswordFiles
+from kavip.agent.network import Interface
 from kavip.agent.newpassword import PAUSE
 from kavip.agent.reconciler import Reconciler
 from kavip.agent.report.state import AgentStatus
@@ -282,9 +283,9 @@ async def test_a_joining_pod_examines_dumps_often(node: Node) -> None:
 
 async def test_an_unchanged_node_is_not_localised_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a change of the mount or of the node is."""
-    there = frozenset({"lo"})
+    there = (Interface("lo", 1),)
 
-    async def look(_: Address | None = None) -> tuple[frozenset[str], tuple[InterfaceAddress, ...], KernelRoute | None]:
+    async def look(_: Address | None = None) -> tuple[tuple[Interface, ...], tuple[InterfaceAddress, ...], None]:
         return there, (), None
 
     localizing = Mock(wraps=localize)
@@ -300,7 +301,7 @@ async def test_an_unchanged_node_is_not_localised_again(node: Node, monkeypatch:
     await begun(node, ONE)
     await looks()  # the last good one is known now
     assert [await looks() for _ in range(3)] == [0, 0, 0]
-    there = frozenset({"lo", "eth7"})
+    there = (Interface("lo", 1), Interface("eth7", 7))
     assert [await looks() for _ in range(2)] == [1, 0]
     changed = node.mount.write(TWO)
     await node.until(lambda: node.reconciler.status.config_hash == changed)
@@ -391,4 +392,4 @@ async def test_a_version_that_could_not_be_read_is_requested_again(node: Node, m
 
 def silent(folder: Path) -> Watcher:
     """A watcher that watches nothing."""
-    return Watcher([], folder, is_relevant=lambda _: False, network_changed=lambda: None)
+    return Watcher([], folder, observe=lambda _: None, is_relevant=lambda _: False, network_changed=lambda: None)

@@ -36,7 +36,7 @@ def run_dir(tmp_path: Path) -> Path:
 
 def watcher(run_dir: Path, *mounts: Path) -> Watcher:
     """A watcher for which no change of the network is relevant."""
-    return Watcher(mounts, run_dir, is_relevant=lambda _: False, network_changed=lambda: None)
+    return Watcher(mounts, run_dir, observe=lambda _: None, is_relevant=lambda _: False, network_changed=lambda: None)
 
 
 async def woke(given: Watcher, *, within: float = LONG) -> bool:
@@ -154,8 +154,8 @@ def messages() -> Iterator[tuple[bytes, list[NetworkChange]]]:
     yield message(17, bytes(16), (3, b"eth0\0")), [NetworkChange(interface="eth0")]
     yield message(16, bytes(16), (1, b"\2\0\0\0\0\1"), (3, b"ens1f0np0\0")), [NetworkChange(interface="ens1f0np0")]
     yield (
-        message(21, bytes(8), (1, bytes([192, 0, 2, 99])), (2, bytes([192, 0, 2, 9]))),
-        [NetworkChange(address="192.0.2.9")],
+        message(21, struct.pack("=4xI", 7), (1, bytes([192, 0, 2, 99])), (2, bytes([192, 0, 2, 9]))),
+        [NetworkChange(address="192.0.2.9", index=7, is_gone=True)],
     )
     yield message(20, bytes(8), (1, bytes.fromhex("20010db8" + 24 * "0"))), [NetworkChange(address="2001:db8::")]
     yield message(20, bytes([10, 64, 0, 253, 0, 0, 0, 0]), (1, bytes(16))), []

@@ -98,9 +98,14 @@ def addresses_of(mounted: MountedConfig, facts: NodeFacts) -> frozenset[VirtualI
 
 
 def _addresses(text: str) -> Iterator[VirtualIP]:
-    for match in map(_ADDRESS.fullmatch, text.split("\n")):
-        if match and (address := read_address(match[1])):
-            yield VirtualIP(address, int(match[2]), match[3])
+    yield from filter(None, map(virtual_ip_of, text.split("\n")))
+
+
+def virtual_ip_of(line: str) -> VirtualIP | None:
+    """The VIP that *line* of a text configures; None if it configures none."""
+    match = _ADDRESS.fullmatch(line)
+    address = read_address(match[1]) if match else None
+    return VirtualIP(address, int(match[2]), match[3]) if match and address else None
 
 
 def _interface_from_ip(mounted: MountedConfig, facts: NodeFacts) -> str:

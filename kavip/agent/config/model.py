@@ -7,6 +7,7 @@ from typing import Final
 
 from kavip.api.agent import LocalTrack, NodeProblem, ProblemCode, RefusedBy
 from kavip.api.group import Check
+from kavip.api.spans import AddressSpans
 from kavip.vrrp.tracking import Track
 from kavip.vrrp.virtualips import VirtualIP
 
@@ -53,13 +54,26 @@ class ParsedConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ConflictDetection:
+    """
+    Which VIPs another machine on the LAN may have, and which machines are nodes.
+
+    *probe*: the VIPs to ask for before they are loaded. *off*: those for which nothing is asked or heard.
+    """
+
+    probe: AddressSpans = AddressSpans()  # noqa: RUF009 - immutable
+    off: AddressSpans = AddressSpans()  # noqa: RUF009 - immutable
+    hardware: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class MountedConfig:
     """
     The configuration of the group, as read from the mount.
 
     *password* is None if there is none; *password_name* identifies it without its content. *held*: why the node
     runs an empty configuration for now. *is_static*: a static pod, without a controller. *next*: the configuration that
-    follows at an announced instant; *is_next*: this is that one.
+    follows at an announced instant; *is_next*: this is that one. *detection*: None: it is off.
     """
 
     text: str
@@ -75,6 +89,7 @@ class MountedConfig:
     held: NodeProblem | None = None
     next: "NextConfig | None" = None
     is_next: bool = False
+    detection: ConflictDetection | None = None
 
     def __repr__(self) -> str:
         """Identify the configuration without its content: it may hold a password."""

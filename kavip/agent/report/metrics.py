@@ -2,6 +2,7 @@
 Metrics in Prometheus' text format: the agent's own, then keepalived's by the names of another exporter.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -11,6 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from kavip.agent.report import exporters
 from kavip.agent.report.dump import STATES, Dump
 from kavip.agent.report.state import AgentStatus
+from kavip.api.agent import ConflictKind
 from kavip.names import Exporter
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -59,6 +61,13 @@ def _own(status: AgentStatus, dump: Dump | None) -> Iterator[Metric]:
     removed = "Addresses taken off that a daemon had left behind."
     yield _counter("kavip_agent_stale_addresses_removed", removed, [((), status.removed_addresses)])
     yield _gauge("kavip_agent_last_reload_seconds", "How long the last reload took.", [((), status.reload_seconds)])
+    kinds = Counter(each.kind for each in status.conflicts)
+    claimed: _Samples = [((kind.value,), kinds[kind]) for kind in (ConflictKind.WITHHELD, ConflictKind.HELD)]
+    yield _gauge("kavip_agent_address_conflicts", "VIPs that another machine claims.", claimed, labels=("kind",))
+    asked = "VIPs for which the LAN was asked."
+    yield _counter("kavip_agent_probed_addresses", asked, [((), status.asked_addresses)])
+    defended = "Announcements that defended a VIP against another machine."
+    yield _counter("kavip_agent_defences", defended, [((), status.defences)])
     up: _Samples = [((each.check.name,), not each.health.fails) for each in status.checks]
     yield _gauge("kavip_agent_check_up", "Whether a health check passes.", up, labels=("check",))
     took: _Samples = [((each.check.name,), each.seconds) for each in status.checks]

@@ -16,6 +16,7 @@ from kavip.api.agent import (
     AdvertErrors,
     AgentState,
     CheckReport,
+    ConflictReport,
     ExcludedReport,
     InstanceReport,
     KeepalivedReport,
@@ -38,6 +39,8 @@ class AgentStatus:
     *config_hash* belongs to the configuration that keepalived runs, *wanted_hash* to the mounted one. *prepared* is
     the digest of the next configuration if the node can switch to it; otherwise *next_refused* is the reason. *now* is
     the node's clock meanwhile. *new_password_since*: when the mounted password first differed from the running one.
+    *hardware*: the node's hardware addresses. *conflicts*: the VIPs that other machines claim; *asked_addresses* and
+    *defences* count the VIPs that the LAN was asked for, and the announcements that defended one.
     """
 
     node: str
@@ -60,6 +63,10 @@ class AgentStatus:
     reload_seconds: float = 0.0
     checks: tuple[CheckStatus, ...] = ()
     locals: tuple[tuple[str, bool | None], ...] = ()
+    hardware: tuple[str, ...] = ()
+    conflicts: tuple[ConflictReport, ...] = ()
+    asked_addresses: int = 0
+    defences: int = 0
 
     @property
     def current(self) -> bool:
@@ -121,6 +128,8 @@ def agent_state(status: AgentStatus, dump: Dump | None, changes: StateChanges) -
             for each in status.checks
         ),
         locals=tuple(LocalReport(track=track, ready=ready) for track, ready in status.locals),
+        hardware_addresses=status.hardware,
+        conflicts=status.conflicts,
     )
 
 

@@ -78,7 +78,7 @@ def test_state_has_the_documented_fields() -> None:
     fields = ["node", "group", "configHash", "wantedHash", "refused", "note", "keepalived", "instances", "leftOut"]
     fields += ["checks"]
     fields += ["prepared", "nextRefused", "switchAt", "now", "newPassword", "locals"]
-    fields += ["refusedCode", "nextRefusedCode", "notes"]
+    fields += ["refusedCode", "nextRefusedCode", "notes", "hardwareAddresses", "conflicts"]
     assert list(document) == fields
     assert document["leftOut"] == []
     assert document["keepalived"] == {"version": "2.2.7", "running": True}

@@ -53,7 +53,7 @@ def claims_by_arp(addresses: Iterable[Address], *, own: Iterable[bytes]) -> Prog
     return (*_arp_head(own), _load(28), *_search(_keys(addresses)))
 
 
-def sightings_by_arp(addresses: Iterable[Address], *, own: Iterable[bytes]) -> Program:
+def sightings_by_arp(addresses: Iterable[Address], *, own: Iterable[bytes] = ()) -> Program:
     """The same, and ARP probes for one of *addresses*."""
     search = _search(_keys(addresses))
     skipped = len(search)
