@@ -132,6 +132,11 @@ ENV_PREFIX: Final = "KAVIP"
 METRIC_PREFIX: Final = "kavip_"
 
 
+PROBE: Final = "Probe"
+"""``conflictDetection``: ask the LAN before a VIP is announced for the first time, and listen afterwards."""
+OFF: Final = "Off"
+
+
 class Exporter(StrEnum):
     """Whose names keepalived's metrics bear."""
 
@@ -195,6 +200,7 @@ class Reason(StrEnum):
     MASTER = "Master"
     NO_MASTER = "NoMaster"
     SPLIT_BRAIN = "SplitBrain"
+    ADDRESS_CONFLICT = "AddressConflict"
     UNKNOWN = "Unknown"
     # Accepted and Ready, on groups and pools
     ACCEPTED = "Accepted"

@@ -82,6 +82,11 @@ VRID_COLLISIONS: Final = _gauge(
     "VRIDs of a group that another router uses, according to keepalived's counters. Only on the leader.",
     "group",
 )
+DUPLICATE_ADDRESSES: Final = _gauge(
+    "group_duplicate_addresses",
+    "VIPs of a group that another machine on the LAN claims, according to the agents. Only on the leader.",
+    "group",
+)
 AGENTS: Final = _gauge(
     "agents",
     "Nodes by the state of their agent: answering, or silent after it has answered before. Only on the leader.",

@@ -14,7 +14,7 @@ from typing import Final
 
 from kavip import names
 from kavip.agent.config.model import ConflictDetection, MountedConfig, NextConfig, RefusedConfig
-from kavip.api.agent import AgentConfig, DetectionConfig, ProblemCode, decode_config
+from kavip.api.agent import AgentConfig, ProblemCode, decode_config
 from kavip.api.spans import read_spans
 from kavip.vrrp import operatorconfig
 
@@ -89,7 +89,7 @@ def read(config_dir: Path, passwords: PasswordFiles) -> MountedConfig | RefusedC
         password=passwords.read(config.password) if config.authentication else None,
         password_name=_password_name(config.password, config.renewals),
         locals=config.locals,
-        detection=_detection(config.conflict_detection) if config.conflict_detection else None,
+        detection=_detection(config),
     )
     if current.password is not None and operatorconfig.read_password(files.old) not in (None, current.password):
         # with another password the node does not accept the old pods' adverts, and would be a second master
@@ -97,8 +97,11 @@ def read(config_dir: Path, passwords: PasswordFiles) -> MountedConfig | RefusedC
     return replace(current, next=_next(current, config, files.following, passwords))
 
 
-def _detection(config: DetectionConfig) -> ConflictDetection:
-    return ConflictDetection(read_spans(config.probe), read_spans(config.off), frozenset(config.hardware_addresses))
+def _detection(config: AgentConfig) -> ConflictDetection | None:
+    found = config.conflict_detection
+    if found is None or config.static:  # without a controller, another node could look like another machine
+        return None
+    return ConflictDetection(read_spans(found.probe), read_spans(found.off), frozenset(found.hardware_addresses))
 
 
 def _next(

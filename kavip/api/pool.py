@@ -1,5 +1,6 @@
 """``VIPPool``: addresses that kavip may hand out (fields: config/crd)."""
 
+from kavip import names
 from kavip.api.meta import Condition, LabelSelector, Metadata, Wire, field
 
 
@@ -23,6 +24,7 @@ class PoolSpec(Wire, frozen=True):
     avoid_buggy_ips: bool = field(name="avoidBuggyIPs", default=False)
     reservations: list[Reservation] | None = None
     cooldown_seconds: int = 0
+    conflict_detection: str = names.PROBE
     max_per_namespace: int | None = None
 
 
@@ -35,11 +37,17 @@ class Usage(Wire, frozen=True, omit_defaults=False):
 
 
 class Cooling(Wire, frozen=True):
-    """``status.cooling[]``: a freed address that is reserved for *service*, which freed it, *until* then (RFC 3339)."""
+    """
+    ``status.cooling[]``: an address that rests *until* then (RFC 3339).
+
+    It is reserved for *service*, which freed it; with the *reason* ``AddressConflict`` it is for no Service, because
+    another machine has it, and *service* is the one that had it.
+    """
 
     address: str
     service: str
     until: str
+    reason: str = ""
 
 
 class PoolStatus(Wire, frozen=True):

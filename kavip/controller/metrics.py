@@ -14,9 +14,13 @@ from kavip import telemetry
 from kavip.api import conditions
 from kavip.names import ConditionType, Contest, Reason
 from kavip.reconcile.observed.agentstates import AgentStates
+from kavip.reconcile.observed.strangers import hardware_of, strangers_of
 from kavip.snapshot import Snapshot
 
-_ADVERTISED: Final = (Reason.MASTER.value, Reason.NO_MASTER.value, Reason.SPLIT_BRAIN.value, Reason.UNKNOWN.value)
+_ADVERTISED: Final = tuple(
+    each.value
+    for each in (Reason.MASTER, Reason.NO_MASTER, Reason.SPLIT_BRAIN, Reason.ADDRESS_CONFLICT, Reason.UNKNOWN)
+)
 
 Labels = tuple[str, ...]
 
@@ -56,12 +60,15 @@ class GroupMetrics:
         """Start without label sets."""
         self._advertised: frozenset[Labels] = frozenset()
         self._collisions: frozenset[Labels] = frozenset()
+        self._duplicates: frozenset[Labels] = frozenset()
         self._agents: frozenset[Labels] = frozenset()
 
     def update(self, snapshot: Snapshot, agents: AgentStates) -> None:
         """Set all of them; an empty *snapshot* removes all."""
         advertised: dict[Labels, int] = {}
         collisions: dict[Labels, int] = {}
+        duplicates: dict[Labels, int] = {}
+        nodes = frozenset(hardware_of(agents, agents.states))
         answering: dict[Labels, int] = {}
         for key in snapshot.groups:
             advertised |= {(key, reason): 0 for reason in _ADVERTISED}
@@ -71,10 +78,12 @@ class GroupMetrics:
                     advertised[key, stored.reason] += 1
             states, contacts = agents.states_of(key), agents.contacts_of(key)
             collisions[key,] = len({each.router_id for state in states.values() for each in state.collisions})
+            duplicates[key,] = len(strangers_of(states, nodes=nodes))
             silent = sum(node in contacts and contacts[node].is_silent for node in states)
             answering |= {(key, "answering"): len(states) - silent, (key, "silent"): silent}
         self._advertised = _export(telemetry.SERVICES_ADVERTISED, advertised, self._advertised)
         self._collisions = _export(telemetry.VRID_COLLISIONS, collisions, self._collisions)
+        self._duplicates = _export(telemetry.DUPLICATE_ADDRESSES, duplicates, self._duplicates)
         self._agents = _export(telemetry.AGENTS, answering, self._agents)
 
 

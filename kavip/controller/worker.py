@@ -296,6 +296,8 @@ class Worker:
             request, _ = read_request(service, group=self._snapshot.group_of(service))
             ledger.wait(request, plan.waits, reason=plan.unmet)
         ledger.waiters.answer(key)
+        for address in plan.withdrawn:
+            ledger.cooldown.withdraw(address, key, now=self._now())
         self.requeue_waiters()
         if plan.removal is not None:
             self._records.removals[key] = plan.removal

@@ -67,9 +67,10 @@ def settle_request(
     *,
     namespace_labels: Labels | None = None,
     lost: tuple[Address, ...] = (),
+    avoided: frozenset[Address] = frozenset(),
 ) -> Allocation | Refusal:
-    """:func:`settle` for a Service that was read already."""
-    ownership = Ownership.of(request, pools, ledger, namespace_labels)
+    """:func:`settle` for a Service that was read already, and that gives up the addresses *avoided*."""
+    ownership = Ownership.of(request, pools, ledger, namespace_labels, avoided)
     if findings:
         if ownership.is_foreign() and not request.reassign:
             return outcome.leave_foreign(ownership)
@@ -78,7 +79,7 @@ def settle_request(
         again = decide(request._replace(wanted=recalled), pools, ledger, namespace_labels=namespace_labels)
         if isinstance(again, Allocation) and set(recalled).issubset(again.addresses):
             return again
-    return decide(request, pools, ledger, namespace_labels=namespace_labels)
+    return _decide(ownership)
 
 
 def _recalled(ownership: Ownership, lost: tuple[Address, ...]) -> tuple[Address, ...]:
@@ -98,8 +99,11 @@ def decide(
 
     A Refusal names a field if the user must change the Service; without a field the Service only has to wait.
     """
-    ownership = Ownership.of(request, pools, ledger, namespace_labels)
-    if ownership.is_foreign() and not request.reassign:
+    return _decide(Ownership.of(request, pools, ledger, namespace_labels))
+
+
+def _decide(ownership: Ownership) -> Allocation | Refusal:
+    if ownership.is_foreign() and not ownership.request.reassign:
         return outcome.leave_foreign(ownership)
     return Selection(ownership).decide()
 

@@ -190,7 +190,9 @@ def describe_full(pool: str, families: Sequence[int], ledger: Ledger) -> str:
         if usage.available < needs[family]:
             kind = f"{FAMILY_NAMES[family]} " if len(needs) > 1 else ""
             kept_back = usage.total - usage.assigned - usage.cooling - usage.available
-            rest = f", {usage.cooling} cooling down (cooldownSeconds)" if usage.cooling else ""
+            taken = sum(each.address.family == family for each in ledger.cooldown.withdrawn(pool))
+            rest = f", {usage.cooling - taken} cooling down (cooldownSeconds)" if usage.cooling > taken else ""
+            rest += f", {taken} in use by other machines on the LAN" if taken else ""
             rest += f", {kept_back} kept back (reservations, nodes, groups, API server)" if kept_back > 0 else ""
             texts.append(f"{kind}{usage.assigned} of {usage.total} assigned{rest}")
     return " and ".join(texts)

@@ -30,12 +30,21 @@ class Ownership(NamedTuple):
     ledger: Ledger
     labels: Mapping[str, str] | None  # of the namespace
     held: tuple[Address, ...]
+    avoided: frozenset[Address] = frozenset()  # that it gives up, because another machine has them
 
     @classmethod
-    def of(cls, request: Request, pools: Pools, ledger: Ledger, labels: Mapping[str, str] | None) -> Self:
+    def of(
+        cls,
+        request: Request,
+        pools: Pools,
+        ledger: Ledger,
+        labels: Mapping[str, str] | None,
+        avoided: frozenset[Address] = frozenset(),
+    ) -> Self:
         """The Service holds what the ledger records, expected writes included."""
         held = ledger.held(request.key)
-        return cls(ledger.with_default_group(request), pools, ledger, labels, request.current if held is None else held)
+        current = request.current if held is None else held
+        return cls(ledger.with_default_group(request), pools, ledger, labels, current, avoided)
 
     # --- the writer of the status ---------------------------------------------------------------------------------
     def is_foreign(self) -> bool:
@@ -87,11 +96,14 @@ class Ownership(NamedTuple):
         return self.pools.why_closed(pool, self.request, self.labels)
 
     def keepable(self) -> tuple[Address, ...]:
-        """The addresses that it holds, has the family for, and does not lose to an owner or an older Service."""
+        """
+        The addresses that it holds, has the family for, and does not give up or lose to an owner or an older Service.
+        """
         if not self.held:
             return ()
         families, terms = self.request.families, self.request.terms
-        return tuple(each for each in self.held if each.family in families and self.ledger.keeps(each, terms))
+        kept = tuple(each for each in self.held if each.family in families and self.ledger.keeps(each, terms))
+        return tuple(each for each in kept if each not in self.avoided) if self.avoided else kept
 
     def first_of(
         self, addresses: tuple[Address, ...], *, most: int = 0, room_for: Iterable[Address] = ()
@@ -138,6 +150,8 @@ class Ownership(NamedTuple):
 
     def _loss(self, address: Address) -> str:
         """Why the Service loses *address*; "" if it keeps it."""
+        if address in self.avoided:
+            return f"another machine on the LAN has {address}"
         if owner := self.ledger.owner(address):
             return f"{address} is an address of {owner}"
         if self.ledger.keeps(address, self.request.terms):

@@ -60,6 +60,7 @@ class Pool:
     max_per_namespace: int | None
     excluded: tuple[tuple[str, Range], ...] = ()  # with their field paths
     cooldown_seconds: int = 0  # for which a freed address stays reserved
+    detects_conflicts: bool = True  # with other machines on the LAN
 
     @property
     def rank(self) -> tuple[int, str]:
@@ -185,6 +186,8 @@ def parse_pool(wire: VIPPool, *, barred: tuple[Barred, ...] = ()) -> tuple[Pool 
     ):
         if number < 0:
             findings.add(field, number, "want 0 or more")
+    if spec.conflict_detection not in (names.PROBE, names.OFF):
+        findings.add("spec.conflictDetection", spec.conflict_detection, f"want {names.PROBE} or {names.OFF}")
     for selector, field in (
         (spec.service_selector, "spec.serviceSelector"),
         (spec.namespace_selector, "spec.namespaceSelector"),
@@ -212,6 +215,7 @@ def parse_pool(wire: VIPPool, *, barred: tuple[Barred, ...] = ()) -> tuple[Pool 
         max_per_namespace=spec.max_per_namespace,
         excluded=tuple(excluded),
         cooldown_seconds=min(spec.cooldown_seconds, LONGEST_COOLDOWN),
+        detects_conflicts=spec.conflict_detection != names.OFF,
     )
     return pool, tuple(findings.found)
 

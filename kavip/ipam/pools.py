@@ -41,7 +41,8 @@ class Pools:
 
     *audiences*: of those with ``autoAssign``. *privileged*: the Services for which addresses are reserved.
     *problems*: name -> why that pool is not in force. *known*: all that could be read, in force or not, by age.
-    *readings*: name -> the result of parsing, without the ranges *barred*.
+    *readings*: name -> the result of parsing, without the ranges *barred*. *unprobed*: the ranges of pools whose
+    ``conflictDetection`` is off.
     """
 
     in_force: tuple[Pool, ...] = ()
@@ -54,6 +55,7 @@ class Pools:
     _owners: Mapping[Range, Pool] = field(default_factory=dict)
     barred: tuple[Barred, ...] = ()
     readings: Mapping[str, _Reading] = field(default_factory=dict)
+    unprobed: tuple[Range, ...] = ()
 
     @classmethod
     def of(cls, wires: Iterable[VIPPool], *, barred: Iterable[Barred] = (), before: "Pools | None" = None) -> "Pools":
@@ -98,6 +100,7 @@ class Pools:
             _owners=owners,
             barred=cuts,
             readings=read,
+            unprobed=tuple(sorted(span for pool in in_force if not pool.detects_conflicts for span in pool.ranges)),
         )
 
     def get(self, name: str) -> Pool | None:

@@ -53,7 +53,7 @@ class Selection:
     def __init__(self, ownership: Ownership) -> None:
         """Decide nothing yet."""
         self.ownership = ownership
-        self.request, self.pools, self.ledger, self.labels, _ = ownership
+        self.request, self.pools, self.ledger, self.labels, *_ = ownership
 
     def decide(self) -> Allocation | Refusal:
         """Keep what can stay, and select what is missing."""

@@ -17,6 +17,7 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.api.slice import EndpointSlice
+from kavip.ipam.ledger.cooldown import CoolingAddress, read_cooling
 from kavip.reconcile.plan import Key, KeyKind, StatusPatch
 from kavip.reconcile.predicate import is_own_write
 from kavip.snapshot import Object, Snapshot, is_candidate
@@ -121,6 +122,7 @@ def _of_pool(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iter
     after = new if isinstance(new, VIPPool) else None
     if before and after and before.spec == after.spec:
         yield Key(KeyKind.POOL, after.name)
+        yield from (_service(each.service) for each in sorted(_withdrawn(after) - _withdrawn(before)))
         return
     edited = {each.name for each in (before, after) if each}
     yield from (Key(KeyKind.POOL, name) for name in sorted(edited | _problematic(snapshot)))
@@ -128,6 +130,11 @@ def _of_pool(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iter
     for key, service in sorted(snapshot.services.items()):  # each may become stranded, or no longer be it
         if service.virtual_ips or snapshot.ledger.held(key):  # the watch may not show the last write yet
             yield _service(key)
+
+
+def _withdrawn(pool: VIPPool) -> set[CoolingAddress]:
+    """The addresses in the status of *pool* that another machine has: their Services give them up now."""
+    return {each for each in read_cooling(pool.status.cooling or ()) if each.is_withdrawn}
 
 
 def _of_slice(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iterator[Key]:

@@ -239,7 +239,8 @@ class ServicePlan(Plan):
     *claims*: the addresses that the Service holds from now on; None leaves the ledger unchanged. *waits*: the pools
     that it waits for; None leaves them unchanged. *unmet*: the reason why it lacks an address. *removal*: another
     controller removed the addresses that kavip wrote; None leaves the record of that unchanged. *is_rewording*: nothing
-    differs but messages, so the write and the requeue wait until no other key is ready.
+    differs but messages, so the write and the requeue wait until no other key is ready. *withdrawn*: addresses that
+    rest for no Service from now on, because another machine has them; the Service gives them up after that is written.
     """
 
     claims: tuple[Address, ...] | None = None
@@ -247,6 +248,7 @@ class ServicePlan(Plan):
     unmet: str = ""
     removal: AddressRemoval | None = None
     is_rewording: bool = False
+    withdrawn: tuple[Address, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

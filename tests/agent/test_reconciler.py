@@ -283,7 +283,7 @@ async def test_a_joining_pod_examines_dumps_often(node: Node) -> None:
 
 async def test_an_unchanged_node_is_not_localised_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a change of the mount or of the node is."""
-    there = (Interface("lo", 1),)
+    there: tuple[Interface, ...] = (Interface("lo", 1),)
 
     async def look(_: Address | None = None) -> tuple[tuple[Interface, ...], tuple[InterfaceAddress, ...], None]:
         return there, (), None

@@ -151,6 +151,8 @@ class SimulatedCluster:
     def service(self, key: str) -> ServicePlan:
         """Plan the Service *key* and carry the plan out."""
         plan = self.plan_service(key)
+        for address in plan.withdrawn:
+            self.snapshot.ledger.cooldown.withdraw(address, key, now=self.now)
         self._carry_out(plan)
         return plan
 

@@ -75,8 +75,9 @@ def groups_of(objects: Sequence[Manifest]) -> tuple[StaticGroup, ...]:
 
 def _without_controller(config_map: Manifest) -> Manifest:
     """*config_map*, marked as static: without a controller, nodes cannot switch at one instant."""
-    meta = json.dumps({**json.loads(config_map["data"][names.AGENT_KEY]), "static": True}, separators=(",", ":"))
-    return {**config_map, "data": {**config_map["data"], names.AGENT_KEY: meta}}
+    meta = {**json.loads(config_map["data"][names.AGENT_KEY]), "static": True}
+    del meta["conflictDetection"]  # the controller compares what agents hear
+    return {**config_map, "data": {**config_map["data"], names.AGENT_KEY: json.dumps(meta, separators=(",", ":"))}}
 
 
 def with_nodes(given: Sequence[str], objects: Sequence[Object]) -> list[Object]:

@@ -165,11 +165,14 @@ def _state(
     """
     The state of a VIP and the message for it.
 
-    A VIP that is held needs no message, except with ``externalTrafficPolicy: Local``: there a node may hold it although
-    no node has a ready endpoint. Where the user may not read the group, the Service's own condition names the master.
+    A VIP that is held needs no message, unless another machine has it too. With ``externalTrafficPolicy: Local`` a node
+    may hold it although no node has a ready endpoint. Where the user may not read the group, the Service's own
+    condition names the master.
     """
     advertised = conditions.find(service.status.conditions, ConditionType.ADVERTISED)
     message = advertised.message if advertised is not None and advertised.status == "True" else ""
+    if advertised is not None and advertised.reason == Reason.ADDRESS_CONFLICT:
+        return advertised.reason, advertised.message
     if master is not None and master.node and master.state == _MASTER:
         return Reason.MASTER.value, message if service.is_local else ""
     if problem is not None:

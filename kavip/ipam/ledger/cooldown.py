@@ -11,8 +11,12 @@ pools. It ignores every copy of that status, because a copy may be older than it
 all cool-downs from status (:meth:`Cooldown.learn`), and remember which addresses they saw being freed that are not in
 status yet: if such a replica becomes the leader, these cool down as well.
 
+An address that another machine on the LAN has rests as well (:meth:`Cooldown.withdraw`), an hour and for no Service,
+whatever its pool says. Its entry names the Service that had it: so a leader counts, after a restart too, how often a
+Service got another address for this reason.
+
 :mod:`kavip.ipam.ledger.book` calls ``release``; :mod:`kavip.caches` calls ``lead``, ``start`` and ``follow``;
-:mod:`kavip.controller.worker` calls ``expire``.
+:mod:`kavip.controller.worker` calls ``expire`` and ``withdraw``.
 """
 
 from collections import defaultdict
@@ -28,29 +32,43 @@ from kavip.ipam.annotations import parse_namespaced
 from kavip.ipam.ledger.freed import FreedAddresses
 from kavip.ipam.pool import LONGEST_COOLDOWN
 from kavip.ipam.pools import Pools
+from kavip.names import Reason
 
-MAX_COOLING: Final = 512
+MAX_WITHDRAWN: Final = 16
+"""Addresses of one pool that rest because another machine has them; a node that lies can withdraw no more."""
+MAX_COOLING: Final = 512 - MAX_WITHDRAWN
 """Addresses of one pool that cool down; beyond that the namespace with most of them loses its oldest."""
+WITHDRAWN_SECONDS: Final = 3600
+"""For how long an address rests that another machine has."""
 
 _NO_POOL: Final = ""  # stands for the pool of an address that is in none at the moment
 _SLACK: Final = 64  # entries of the heap that may be obsolete before it is built again
 
 
 class CoolingAddress(NamedTuple):
-    """*address* is kept for *service* (``ns/name``) *until* then. Sorts by time."""
+    """
+    *address* is kept for *service* (``ns/name``) *until* then. Sorts by time.
+
+    If it *is_withdrawn*, it is for no Service: another machine has it, and *service* had it when that was found.
+    """
 
     until: datetime
     address: Address
     service: str
+    is_withdrawn: bool = False
 
     def __str__(self) -> str:
         """Completes "address X ..."."""
+        if self.is_withdrawn:
+            found = f"found for Service {self.service}"
+            return f"rests until {_text(self.until)}, because another machine on the LAN has it ({found})"
         return f"cools down until {_text(self.until)} for Service {self.service}, which freed it"
 
     @property
     def wire(self) -> Cooling:
         """An entry of ``status.cooling``."""
-        return Cooling(address=str(self.address), service=self.service, until=_text(self.until))
+        reason = Reason.ADDRESS_CONFLICT.value if self.is_withdrawn else ""
+        return Cooling(address=str(self.address), service=self.service, until=_text(self.until), reason=reason)
 
 
 def read_cooling(entries: Iterable[Cooling]) -> tuple[CoolingAddress, ...]:
@@ -77,6 +95,7 @@ class Cooldown:
         self._pool_names: dict[Address, str] = {}
         self._by_pool: defaultdict[str, FreedAddresses] = defaultdict(FreedAddresses)
         self._by_service: defaultdict[str, set[Address]] = defaultdict(set)
+        self._withdrawn: defaultdict[str, set[Address]] = defaultdict(set)  # by pool; not in the two above
         self._queue: list[CoolingAddress] = []  # a heap; obsolete entries are skipped when they come first
         self._status: dict[str, tuple[Cooling, ...]] = {}  # pool -> its status
         self._freed = FreedAddresses()  # seen being freed, and not cooling down yet
@@ -89,7 +108,25 @@ class Cooldown:
     def blocking(self, address: Address, service: str) -> CoolingAddress | None:
         """The cool-down that keeps *address*, which no Service holds, from *service*; None if there is none."""
         found = self._cooling.get(address)
-        return found if found is not None and found.service != service and not self._is_held(address) else None
+        if found is None or self._is_held(address):
+            return None
+        return found if found.is_withdrawn or found.service != service else None
+
+    def withdrawn(self, pool: str) -> tuple[CoolingAddress, ...]:
+        """The addresses of *pool* that rest because another machine has them, by time."""
+        return tuple(sorted(self._cooling[each] for each in self._withdrawn.get(pool, ())))
+
+    def withdrawn_from(self, service: str) -> tuple[Address, ...]:
+        """The addresses that rest because another machine has them, and that *service* had."""
+        found = (self._cooling[each] for some in self._withdrawn.values() for each in some)
+        return tuple(sorted(each.address for each in found if each.service == service))
+
+    def is_recorded(self, address: Address) -> bool:
+        """Whether the status of the pools, as observed, says that *address* is withdrawn."""
+        entry = self._cooling.get(address)
+        return (
+            entry is not None and entry.is_withdrawn and entry.wire in self._status.get(self._pool_names[address], ())
+        )
 
     def freed_by(self, service: str) -> tuple[Address, ...]:
         """The addresses that cool down for *service*, the one that it freed last first."""
@@ -98,11 +135,12 @@ class Cooldown:
 
     def of(self, pool: str) -> tuple[CoolingAddress, ...]:
         """The desired ``status.cooling`` of *pool*, by time. A pool that is not in force keeps its entries."""
-        found: Iterable[Address] = self._by_pool.get(pool, ())
+        found: Iterable[Address] = (*self._by_pool.get(pool, ()), *self._withdrawn.get(pool, ()))
         if self._pools.get(pool) is None:
             written = {each.address for each in read_cooling(self._status.get(pool, ()))}
             found = (each for each in written if self._pool_names.get(each) == _NO_POOL)
-        return tuple(sorted(self._cooling[each] for each in found if not self._is_held(each)))
+        entries = (self._cooling[each] for each in found)
+        return tuple(sorted(each for each in entries if each.is_withdrawn or not self._is_held(each.address)))
 
     @property
     def is_used(self) -> bool:
@@ -175,8 +213,14 @@ class Cooldown:
         freed, self._freed = self._freed, FreedAddresses()
         for address, service in freed.items():
             pool = self._pools.pool_of(address)
-            if pool is not None and pool.cooldown_seconds:
+            if pool is not None and pool.cooldown_seconds and not self._is_withdrawn(address):
                 self._put(CoolingAddress(_until(now, pool.cooldown_seconds), address, service))
+
+    def withdraw(self, address: Address, service: str, *, now: datetime) -> None:
+        """Let *address*, which *service* has and another machine has too, rest for no Service."""
+        pool = self._pools.pool_of(address)
+        if pool is not None:
+            self._put(CoolingAddress(_until(now, WITHDRAWN_SECONDS), address, service, is_withdrawn=True))
 
     def expire(self, now: datetime) -> None:
         """End the cool-downs whose time has come. A clock that was set back makes none longer than its pool allows."""
@@ -194,7 +238,7 @@ class Cooldown:
         if not self._is_used:
             return
         pool, known = self._pools.pool_of(address), self._cooling.get(address)
-        is_in_status = known is not None and known.service == service and not self._leads
+        is_in_status = known is not None and (known.is_withdrawn or (known.service == service and not self._leads))
         if pool is None or not pool.cooldown_seconds or is_in_status:
             return
         self._freed.add(address, service)
@@ -219,7 +263,8 @@ class Cooldown:
         """Shorten each cool-down to that of its pool."""
         for each in sorted(self._cooling.values()):
             pool = self._pools.pool_of(each.address)
-            longest = _until(now, pool.cooldown_seconds if pool is not None else LONGEST_COOLDOWN)
+            seconds = pool.cooldown_seconds if pool is not None else LONGEST_COOLDOWN
+            longest = _until(now, WITHDRAWN_SECONDS if each.is_withdrawn else seconds)
             if each.until > longest:
                 self._put(each._replace(until=longest))
 
@@ -227,18 +272,23 @@ class Cooldown:
         """Enter *entry* in the place of an earlier one for its address."""
         address, pool = entry.address, self._pools.pool_of(entry.address)
         self._drop(address)
-        if pool is not None and not pool.cooldown_seconds:
-            return
         name = pool.name if pool is not None else _NO_POOL
+        if entry.is_withdrawn:
+            if len(self._withdrawn[name]) >= MAX_WITHDRAWN:
+                return
+            self._withdrawn[name].add(address)
+        elif pool is not None and not pool.cooldown_seconds:
+            return
+        else:
+            self._by_pool[name].add(address, entry.service)
+            self._by_service[entry.service].add(address)
         self._cooling[address], self._pool_names[address] = entry, name
-        self._by_pool[name].add(address, entry.service)
-        self._by_service[entry.service].add(address)
         heappush(self._queue, entry)
         if len(self._queue) > 2 * len(self._cooling) + _SLACK:
             self._queue = list(self._cooling.values())
             heapify(self._queue)
         self._changed(address)
-        if (surplus := self._by_pool[name].surplus(MAX_COOLING)) is not None:
+        if name in self._by_pool and (surplus := self._by_pool[name].surplus(MAX_COOLING)) is not None:
             self._drop(surplus)
 
     def _drop(self, address: Address) -> None:
@@ -246,6 +296,7 @@ class Cooldown:
         if entry is None:
             return
         name = self._pool_names.pop(address)
+        self._withdrawn[name].discard(address)
         self._by_service[entry.service].discard(address)
         if not self._by_service[entry.service]:
             del self._by_service[entry.service]
@@ -253,6 +304,9 @@ class Cooldown:
         if not len(self._by_pool[name]):
             del self._by_pool[name]
         self._changed(address)
+
+    def _is_withdrawn(self, address: Address) -> bool:
+        return address in self._cooling and self._cooling[address].is_withdrawn
 
     def _clear(self) -> None:
         for address in list(self._cooling):
@@ -273,7 +327,8 @@ def _read(entry: Cooling) -> CoolingAddress | None:
         until = datetime.fromisoformat(entry.until.upper())
         if address is None or until.tzinfo is None:
             return None
-        return CoolingAddress(until.astimezone(UTC), address, entry.service)
+        is_withdrawn = entry.reason == Reason.ADDRESS_CONFLICT
+        return CoolingAddress(until.astimezone(UTC), address, entry.service, is_withdrawn)
     except (BadInput, ValueError, OverflowError):
         return None
 

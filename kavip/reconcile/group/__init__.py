@@ -13,6 +13,7 @@ Reconciles one KeepalivedGroup. PURE.
   :mod:`~kavip.reconcile.group.configuration`: the text, and what of it may roll from node to node;
   :mod:`~kavip.reconcile.group.sizing`: what fits into one ConfigMap;
   :mod:`~kavip.reconcile.group.localpolicy`: how nodes learn of endpoints for ``externalTrafficPolicy: Local``;
+  :mod:`~kavip.reconcile.group.detection`: what agents need to find out whether another machine has a VIP;
 * :mod:`~kavip.reconcile.group.rollout`: what to publish, apply and replace now:
   :mod:`~kavip.reconcile.group.objects`: the objects to apply and the pods to annotate;
   :mod:`~kavip.reconcile.group.manifests`: these objects as data;

@@ -14,6 +14,7 @@ from kavip.api.refusal import Refusal
 from kavip.names import ConditionType
 from kavip.reconcile.group.configuration import ConfigurationBuilder, GroupConfiguration
 from kavip.reconcile.group.deadnodes import dead_nodes
+from kavip.reconcile.group.detection import Detection, detection_of, without_unloaded
 from kavip.reconcile.group.existing import Existing
 from kavip.reconcile.group.localpolicy import local_tracks
 from kavip.reconcile.group.members import members_of
@@ -42,7 +43,8 @@ class Desired:
     learn where Services of policy ``Local`` have endpoints.
 
     *is_persisted*: VRIDs and port stand in the status, so objects may use them. *is_rolling*: a node waits to join, to
-    leave or to change its address. *awaits_groups*: a VIP waits until another group has given it up.
+    leave or to change its address. *awaits_groups*: a VIP waits until another group has given it up. *detection*: of
+    address conflicts.
     """
 
     members: Shards
@@ -56,6 +58,7 @@ class Desired:
     is_persisted: bool
     is_rolling: bool
     awaits_groups: bool
+    detection: Detection
 
     @property
     def all_nodes(self) -> tuple[Node, ...]:
@@ -86,7 +89,8 @@ def desired_of(
     now: datetime,
 ) -> Desired:
     """What *group* should run, after what is *existing*."""
-    running = running_instances(existing.running.text if existing.running else "", snapshot.memory(group.key))
+    published = running_instances(existing.running.text if existing.running else "", snapshot.memory(group.key))
+    running = without_unloaded(published, existing, observed.agents, group)
     others = neighbours.elsewhere_of(snapshot, observed.objects, group)
     coexistence = existing.takeover.coexistence
     members, withheld = neighbours.withhold(members_of(snapshot, group), running, others)
@@ -126,6 +130,14 @@ def desired_of(
         is_persisted=router_ids.is_settled and _is_port_persisted(group, port),
         is_rolling=not is_final(peers, (*nodes, *leaving), status, group.spec),
         awaits_groups=bool(withheld),
+        detection=detection_of(
+            snapshot,
+            group,
+            observed.agents,
+            existing=existing,
+            configuration=configuration,
+            memory=members.memory,
+        ),
     )
 
 

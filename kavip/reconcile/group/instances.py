@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from kavip.api.address import Address
 from kavip.api.group import GroupVirtualIPStatus, InstanceStatus, KeepalivedGroup
 from kavip.names import Reason
 from kavip.reconcile.group.desired import Desired
@@ -72,6 +73,8 @@ def virtual_ips_of(
 def _master(mastership: Mastership, subject: VipOrInstance, doubt: Unconfirmed | None, before: _Master) -> _Master:
     """The master of *subject*; *before* while what is observed may be a moment of a fail-over."""
     held = mastership.master_of(subject)
+    if isinstance(subject, Address) and mastership.stranger(subject):
+        return _Master(next(iter(held.nodes), ""), Reason.ADDRESS_CONFLICT)
     if held.reason is None or (doubt is not None and throttle.seconds_to_confirm(doubt, mastership) > 0):
         return before
     if held.reason == Reason.MASTER:

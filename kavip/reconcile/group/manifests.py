@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from kavip import names
-from kavip.api.agent import LocalTrack, encode_config
+from kavip.api.agent import DetectionConfig, LocalTrack, encode_config
 from kavip.api.group import CaFrom, GroupSpec, KeepalivedGroup
 from kavip.reconcile.rollout.configmap import PublishedRevisions, agent_config, compressed, secret_folder
 from kavip.vrrp import targets, tracking
@@ -63,11 +63,13 @@ def config_map(
     key: str = names.CONFIG_KEY,
     leaders: Collection[str] = (),
     tracks: Sequence[LocalTrack] = (),
+    detection: DetectionConfig | None = None,
 ) -> Manifest:
     """
     The ConfigMap: keepalived's text under *key*, the next text, and ``agent.json`` for the agents.
 
-    *leaders*: see :mod:`~kavip.reconcile.takeover.progress`. *tracks*: the ``locals`` of ``agent.json``.
+    *leaders*: see :mod:`~kavip.reconcile.takeover.progress`. *tracks*: the ``locals`` of ``agent.json``. *detection*:
+    see :mod:`~kavip.reconcile.group.detection`.
     """
     current, following = published.current, published.next
     config = msgspec.structs.replace(
@@ -76,6 +78,7 @@ def config_map(
         leads=tuple(sorted(leaders)),
         checks=tuple(tracking.checks_of(group.spec)),
         locals=tuple(tracks),
+        conflict_detection=detection,
     )
     data = {names.AGENT_KEY: encode_config(config), key: current.text}
     metadata = metadata_of(group)
@@ -256,7 +259,8 @@ def _container(
     env: list[Manifest],
     mounts: Sequence[Manifest] = (),
 ) -> Manifest:
-    is_daemon = name == names.KEEPALIVED_CONTAINER
+    # An agent of another version gets no right that it may not use; and a new one would replace all pods.
+    is_raw = name == names.KEEPALIVED_CONTAINER or not spec.agent_image
     return {
         "name": name,
         "image": image,
@@ -271,7 +275,7 @@ def _container(
             "runAsGroup": 0,
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN", "NET_RAW"] if is_daemon else ["NET_ADMIN"]},
+            "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN", "NET_RAW"] if is_raw else ["NET_ADMIN"]},
         },
         "volumeMounts": [{"name": "run", "mountPath": RUN_DIR}, *mounts],
     }

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from kavip import names
-from kavip.api.agent import ProblemCode
+from kavip.api.agent import DetectionConfig, ProblemCode
 from kavip.api.cluster import Pod
 from kavip.api.group import KeepalivedGroup
 from kavip.api.refusal import Refusal
@@ -81,7 +81,9 @@ def plan_objects(
         return ObjectsPlan(problem=existing.conflict, recheck=RECHECK)
     if published is None or not is_servable(group):
         return ObjectsPlan()
-    bodies = _needed_bodies(group, existing, desired, published, options)
+    bodies = _needed_bodies(group, existing, desired, published, options, detection=desired.detection.kept)
+    if not _is_written(existing, bodies[0], observed):
+        bodies = _needed_bodies(group, existing, desired, published, options, detection=desired.detection.fresh)
     if problem := _unlisted(group, options):
         return ObjectsPlan(problem=problem)
     problem, recheck = _rejection(bodies, observed, now=now)
@@ -118,6 +120,8 @@ def _needed_bodies(
     desired: Desired,
     published: PublishedRevisions,
     options: ReconcileOptions,
+    *,
+    detection: DetectionConfig,
 ) -> tuple[Manifest, ...]:
     """
     ConfigMap and DaemonSet, in the order in which they are written: pods need their ConfigMap.
@@ -133,6 +137,7 @@ def _needed_bodies(
             key=names.TAKE_OVER_KEY if takeover.is_active else names.CONFIG_KEY,
             leaders=takeover.leaders,
             tracks=desired.locals,
+            detection=detection,
         ),
         manifests.daemon_set(
             group,
@@ -144,6 +149,11 @@ def _needed_bodies(
             secrets=published.secrets,
         ),
     )
+
+
+def _is_written(existing: Existing, body: Manifest, observed: Observed) -> bool:
+    """Whether the ConfigMap is already what *body* says."""
+    return existing.configmap is not None and _is_current(existing.configmap, body, observed)
 
 
 def _monitoring_bodies(

@@ -19,6 +19,7 @@ from kavip.reconcile.group.desired import Desired
 from kavip.reconcile.group.instances import subjects_of
 from kavip.reconcile.observed.agentstates import NO_STATES, ExcludedInstance, NodeState
 from kavip.reconcile.observed.mastership import Mastership
+from kavip.reconcile.observed.strangers import PATIENCE
 from kavip.reconcile.plan import ConditionChange, GroupRecord, Key, KeyKind, Unconfirmed
 from kavip.reconcile.service import throttle
 from kavip.reconcile.service.advertised import advertised_state
@@ -56,6 +57,9 @@ def find_outdated(serving: ServingGroup, desired: Desired, mastership: Mastershi
     special = problems.keys() | serving.snapshot.ledger.disputing()
     memory = _refresh_memory(serving, mastership, sum(map(len, members.values())))
     before, outdated, reworded, waits, doubts, obstructed = record.unconfirmed, [], [], [], {}, set()
+    claimed = mastership.strangers.keys()  # whether they count may change with time, and with any node's answer
+    if claimed and not mastership.are_nodes_known(mastership.asked):
+        waits.append(PATIENCE)
     for service in _unknown(members, memory, special):
         if throttle.stored_condition(service, ConditionType.SERVICE_PROGRAMMED) is None:
             continue
@@ -76,7 +80,12 @@ def find_outdated(serving: ServingGroup, desired: Desired, mastership: Mastershi
             waits.append(wait)
         elif change:
             reworded.append(Key(KeyKind.SERVICE, service.key))
-        elif confirmed and (state.status, confirmed.status) == ("True", "True") and service.key not in special:
+        elif (
+            confirmed
+            and (state.status, confirmed.status) == ("True", "True")
+            and service.key not in special
+            and claimed.isdisjoint(vips.addresses)
+        ):
             memory.served[id(service)] = _Served(service, vips.addresses)
     for name, subject in subjects_of(serving.group, desired):
         master = mastership.master_of(subject)
@@ -148,11 +157,16 @@ def _refresh_memory(serving: ServingGroup, mastership: Mastership, members: int)
 
 
 def _changed(before: Mapping[str, NodeState], after: Mapping[str, NodeState]) -> set[Address]:
-    """The VIPs that a node has started or stopped to run, or to be master of. Both have the same nodes."""
+    """
+    The VIPs that a node has started or stopped to run, or to be master of, or to hear claims on.
+
+    Both have the same nodes.
+    """
     found: set[Address] = set()
     for node, state in after.items():
         if state is not before[node]:
             found |= (state.runs ^ before[node].runs) | (state.masters ^ before[node].masters)
+            found |= {each.address for each in {*state.claimed} ^ {*before[node].claimed}}
     return found
 
 

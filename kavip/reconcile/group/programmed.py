@@ -3,6 +3,7 @@ The condition ``Programmed`` of a group: whether every node runs its configurati
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from kavip.api.agent import ProblemCode
 from kavip.api.group import KeepalivedGroup
@@ -11,6 +12,8 @@ from kavip.reconcile.group.desired import Desired
 from kavip.reconcile.observed.agentstates import NodeState
 from kavip.reconcile.plan import ConditionState
 from kavip.reconcile.text import few
+
+_CONFLICT: Final = ProblemCode.ADDRESS_CONFLICT
 
 
 def programmed(
@@ -78,7 +81,9 @@ def _missing_secret(group: KeepalivedGroup) -> str:
 
 def _exclusions(nodes: Sequence[str], states: Mapping[str, NodeState], config_hash: str) -> str:
     """The instances that *nodes* exclude, and the reason of the first; "" for none."""
-    found = sorted((each.name, each.reason, node) for node in nodes if node in states for each in states[node].excluded)
+    excluded = ((node, each) for node in nodes if node in states for each in states[node].excluded)
+    # the configuration is right where another machine has a VIP: the Service reports that
+    found = sorted((each.name, each.reason, node) for node, each in excluded if each.code is not _CONFLICT)
     if not found:
         return ""
     instances = list(dict.fromkeys(name for name, _, _ in found))

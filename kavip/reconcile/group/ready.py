@@ -4,6 +4,7 @@ The condition ``Ready`` of a group: whether a ready pod runs on every node, and 
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from kavip import names
@@ -13,6 +14,7 @@ from kavip.api.scheduling import placement_fields
 from kavip.names import Reason
 from kavip.reconcile.group.desired import Desired
 from kavip.reconcile.observed.agentstates import NodeState
+from kavip.reconcile.observed.mastership import Mastership
 from kavip.reconcile.plan import ConditionState
 from kavip.reconcile.text import few
 from kavip.snapshot import Snapshot
@@ -30,10 +32,11 @@ def ready(
     desired: Desired,
     *,
     pods: Sequence[Pod],
-    states: Mapping[str, NodeState],
+    mastership: Mastership,
     failure: str,
 ) -> ConditionState:
     """The verdict; *failure*: why the DaemonSet cannot create pods."""
+    states = mastership.states
     nodes = [node.metadata.name for node in desired.nodes]
     if not nodes:
         fields = placement_fields(group.spec)
@@ -46,7 +49,13 @@ def ready(
         return ConditionState("False", Reason.PODS_NOT_READY, message + cause + drained)
     if collision := _heard_collision(group, nodes, states) or _group_collision(snapshot, group, desired):
         return ConditionState("True", Reason.VRID_COLLISION, collision)
-    notes = (*_drained(group, desired), *_spread(desired), *_balance(group, desired), *_warnings(nodes, states))
+    notes = (
+        *_conflicts(group, mastership),
+        *_drained(group, desired),
+        *_spread(desired),
+        *_balance(group, desired),
+        *_warnings(nodes, states),
+    )
     return ConditionState("True", Reason.READY, "; ".join(("every pod is ready", *notes)))
 
 
@@ -121,6 +130,18 @@ def _moves(moves: Sequence[tuple[str, str]]) -> str:
     """How many *moves* are left, and what the next one waits for."""
     unit, node = moves[0]
     return f"moves left: {len(moves)}, next {unit} to {node}, when every instance is on its first node"
+
+
+# --- the VIPs of the group itself -------------------------------------------------------------------------------------
+def _conflicts(group: KeepalivedGroup, mastership: Mastership) -> Iterator[str]:
+    """The VIPs in ``spec.virtualIPs`` that another machine has; those of Services are in their own conditions."""
+    found = ((each, stranger) for each in sorted(group.virtual_ips) if (stranger := mastership.stranger(each)))
+    for address, stranger in islice(found, 1):
+        what = "is held, and another" if stranger.claim.is_held else "is not announced: another"
+        yield (
+            f"virtual IP {address} {what} machine on the LAN has it, {stranger.claim.hardware}, as node "
+            f"{stranger.node} hears on {stranger.claim.interface}"
+        )
 
 
 # --- warnings ---------------------------------------------------------------------------------------------------------

@@ -68,7 +68,9 @@ def _plan(
         mastership=mastership,
         doubts=outdated.doubts,
     )
-    states = condition_states(snapshot, group, observed, existing=existing, desired=desired, rollout=rollout)
+    states = condition_states(
+        snapshot, group, observed, existing=existing, desired=desired, rollout=rollout, mastership=mastership
+    )
 
     waits = (*outdated.waits, *_waits(group, observed, desired, rollout))
     return GroupPlan(

@@ -70,6 +70,7 @@ def condition_states(
     existing: Existing,
     desired: Desired,
     rollout: Rollout,
+    mastership: Mastership,
 ) -> Mapping[ConditionType, ConditionState]:
     """The state of each condition of *group*, with the two conditions of keepalived-operator."""
     states = observed.agents.states_of(group.key)
@@ -97,7 +98,7 @@ def condition_states(
             group,
             desired,
             pods=existing.pods,
-            states=states,
+            mastership=mastership,
             failure=observed.objects.failure_of(group.key),
         ),
         **old_states("" if is_served else verdict.message),

@@ -8,6 +8,7 @@ What the controller has observed besides the Snapshot. PURE.
 * :mod:`~kavip.reconcile.observed.agent`: decodes an answer of ``/state``;
   :mod:`~kavip.reconcile.observed.exporter`: decodes an answer of the exporter in keepalived-operator's pods;
 * :mod:`~kavip.reconcile.observed.mastership`: which node is master of what, by those answers;
+* :mod:`~kavip.reconcile.observed.strangers`: VIPs that another machine on the LAN has, by the same answers;
 * :mod:`~kavip.reconcile.observed.collisions`: VRIDs that another router uses, by keepalived's counters;
 * :mod:`~kavip.reconcile.observed.neighbours`: VRIDs and VIPs that nodes of other groups still run;
 * :mod:`~kavip.reconcile.observed.operator`: whether keepalived-operator runs;

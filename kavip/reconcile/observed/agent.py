@@ -13,10 +13,27 @@ from typing import Final
 import msgspec
 
 from kavip.api.address import Address, read_address
-from kavip.api.agent import LONGEST, SEPARATOR, AgentState, ExcludedReport, NodeProblem, RefusedBy, short_line
+from kavip.api.agent import (
+    LONGEST,
+    SEPARATOR,
+    AgentState,
+    ConflictKind,
+    ExcludedReport,
+    NodeProblem,
+    RefusedBy,
+    short_line,
+)
 from kavip.api.instant import read_instant
-from kavip.reconcile.observed.agentstates import EVER, MASTER, ExcludedInstance, InstanceState, NodeState
+from kavip.reconcile.observed.agentstates import (
+    EVER,
+    MASTER,
+    ClaimedAddress,
+    ExcludedInstance,
+    InstanceState,
+    NodeState,
+)
 from kavip.reconcile.observed.collisions import Sign, Trace
+from kavip.reconcile.observed.strangers import is_hardware
 
 DRIFT: Final = 0.3
 """Seconds by which a node's clock may differ from the controller's: more would show as two masters during a switch."""
@@ -78,6 +95,8 @@ def node_state(
         drift=drift_of(read_instant(state.now), asked or EVER, answered or datetime.max.replace(tzinfo=UTC)),
         new_password=short_line(state.new_password),
         unready=frozenset(short_line(each.track) for each in state.locals if each.ready is False),
+        hardware=tuple(filter(is_hardware, state.hardware_addresses)),
+        claimed=tuple(sorted(_claimed(state, find))),
     )
 
 
@@ -129,7 +148,16 @@ def _excluded(excluded: ExcludedReport, find: Callable[[str], Address | None]) -
         by_keepalived=excluded.by is RefusedBy.KEEPALIVED,
         kept=excluded.kept,
         virtual_ips=frozenset(address for text in excluded.virtual_ips if (address := find(text))),
+        code=excluded.code,
     )
+
+
+def _claimed(state: AgentState, find: Callable[[str], Address | None]) -> Iterator[ClaimedAddress]:
+    for each in state.conflicts:
+        address = find(each.address)
+        if address is not None and is_hardware(each.hardware_address) and each.kind is not ConflictKind.OTHER:
+            is_held = each.kind is ConflictKind.HELD
+            yield ClaimedAddress(address, each.hardware_address, short_line(each.interface), is_held)
 
 
 def _bounded(notes: Iterable[NodeProblem]) -> Iterator[NodeProblem]:

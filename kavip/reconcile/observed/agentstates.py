@@ -53,6 +53,7 @@ class ExcludedInstance:
     by_keepalived: bool = False
     kept: bool = False
     virtual_ips: frozenset[Address] = frozenset()
+    code: ProblemCode = ProblemCode.NONE
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -65,6 +66,20 @@ class Collision:
     sign: str
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class ClaimedAddress:
+    """
+    Another machine with the *hardware* address claims *address*, as its node hears on *interface*.
+
+    *is_held*: the node holds the VIP; otherwise it withholds it, because it was not announced yet.
+    """
+
+    address: Address
+    hardware: str
+    interface: str
+    is_held: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeState:
     """
@@ -75,7 +90,8 @@ class NodeState:
     *prepared*: the digest of the configuration it can switch to; *next_refused*: why it cannot; *switch_at*: when it
     will. *drift*: by how many seconds its clock differs from ours; 0: too little to matter; None: not reported.
     *new_password*: since when the mounted password differs from the one in use. *unready*: the track files of Services
-    without a ready endpoint on the node.
+    without a ready endpoint on the node. *hardware*: the hardware addresses of the node; an earlier agent reports none.
+    *claimed*: the VIPs that another machine claims.
     """
 
     config_hash: str = ""
@@ -96,6 +112,8 @@ class NodeState:
     drift: float | None = None
     new_password: str = ""
     unready: frozenset[str] = frozenset()
+    hardware: tuple[str, ...] = ()
+    claimed: tuple[ClaimedAddress, ...] = ()
 
     @property
     def note(self) -> str:

@@ -21,6 +21,7 @@ from kavip.api.group import KeepalivedGroup
 from kavip.memo import Memory
 from kavip.names import Reason
 from kavip.reconcile.observed.agentstates import BACKUP, FAULT, AgentStates, Contact, NodeState, masters_by_instance
+from kavip.reconcile.observed.strangers import Stranger, hardware_of, has_claims, have_all_reported, strangers_of
 from kavip.vrrp.timing import SECOND, timing_of
 
 _SOON: Final = 0.5  # seconds that two masters may need to notice each other, if adverts are more frequent
@@ -63,7 +64,8 @@ class Mastership:
     The masters of a group at *at*, from the answers *states* and the *contacts* by node.
 
     *expected*: the nodes that should answer. Masters that overlap for more than *overlap* seconds are a split brain. A
-    VIP without a master is reported after *gap* seconds.
+    VIP without a master is reported after *gap* seconds. *hardware*: the hardware addresses of the nodes of all groups.
+    *asked*: for how many seconds the agents have been asked.
     """
 
     expected: tuple[str, ...]
@@ -72,6 +74,8 @@ class Mastership:
     at: float
     overlap: float = _SOON
     gap: float = _SHORTEST
+    hardware: frozenset[str] = frozenset()
+    asked: float = 0.0
 
     @classmethod
     def of(cls, group: KeepalivedGroup | None, expected: Iterable[str], agents: AgentStates, key: str) -> "Mastership":
@@ -86,6 +90,8 @@ class Mastership:
             at=agents.at,
             overlap=max(_SOON, 1.2 * seconds),
             gap=max(_SHORTEST, 4 * seconds + _SPARE),
+            hardware=frozenset(hardware_of(agents, agents.states)) if has_claims(agents, key) else frozenset(),
+            asked=agents.at - agents.since,
         )
 
     def master_of(self, subject: VipOrInstance) -> MasterState:
@@ -104,6 +110,25 @@ class Mastership:
         if wait <= 0 and any(each.last >= newest.since for each in claims if each is not newest):
             wait = _AGAIN  # not over yet: the next answers decide
         return MasterState((), None, wait) if wait > 0 else MasterState((newest.node,), Reason.MASTER)
+
+    @cached_property
+    def strangers(self) -> Mapping[Address, Stranger]:
+        """The machines that are no nodes, by the VIP that each claims."""
+        return strangers_of(self.states, nodes=self.hardware)
+
+    def stranger(self, vip: Address) -> Stranger | None:
+        """The machine that claims *vip*; None also until it was compared with all nodes."""
+        found = self.strangers.get(vip)
+        return found if found and self.are_nodes_known(self.asked) else None
+
+    def are_nodes_known(self, seconds: float) -> bool:
+        """Whether claims can be compared with all nodes, which have been asked for *seconds*."""
+        return have_all_reported(self.expected, self.states, self.contacts, seconds=seconds)
+
+    @property
+    def lacks_answers(self) -> bool:
+        """Whether a node that should answer does not."""
+        return any(node not in self.states or self._is_silent(node) for node in self.expected)
 
     def is_undisputed(self, memory: Memory) -> bool:
         """Whether every node answers and no VIP has two masters: then the result does not change with time."""

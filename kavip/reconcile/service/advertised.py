@@ -64,6 +64,22 @@ def _at_most_one_each(masters: _Masters, mastership: Mastership) -> ConditionSta
     return None
 
 
+def _no_stranger(masters: _Masters, mastership: Mastership) -> ConditionState | None:
+    found = {vip: stranger for vip in masters if (stranger := mastership.stranger(vip))}
+    if not found:
+        return None
+    vip, stranger = next(iter(found.items()))
+    claim, holders = stranger.claim, masters[vip].nodes
+    what = f"node {', '.join(holders)} holds {vip}, and another" if holders else f"{vip} is not announced: another"
+    message = (
+        f"{what} machine on the LAN has it, {claim.hardware}, as node {stranger.node} hears on {claim.interface}; give "
+        f"that machine another address, or exclude {vip} from the pool and request another"
+    )
+    others = [each for each in found if each != vip]
+    more = f"; the same holds for {_texts(others)}" if others else ""
+    return ConditionState("False", Reason.ADDRESS_CONFLICT, f"{message}{more}")
+
+
 def _at_least_one_each(masters: _Masters, mastership: Mastership) -> ConditionState | None:
     lost = [vip for vip, each in masters.items() if each.reason == Reason.NO_MASTER]
     if not lost:
@@ -101,6 +117,7 @@ def _known_each(masters: _Masters, _mastership: Mastership) -> ConditionState | 
 
 CHECKS: Final[tuple[Callable[[_Masters, Mastership], ConditionState | None], ...]] = (
     _at_most_one_each,
+    _no_stranger,
     _at_least_one_each,
     _known_each,
 )

@@ -55,12 +55,18 @@ def assign(
     options: ReconcileOptions,
     removal: AddressRemoval | None,
     now: datetime,
+    avoided: frozenset[Address] = frozenset(),
 ) -> AddressAssignment:
-    """The addresses of *service*; *removal*: the last time that another controller removed them."""
+    """
+    The addresses of *service*; *removal*: the last time that another controller removed them.
+
+    It gives up the addresses *avoided* (:mod:`.conflicts`).
+    """
     reason = assigned_reason(service)
     if reason not in ASSIGNED_REASONS and reason != Reason.FOREIGN_STATUS:
         removal = None
-    found = _decide(snapshot, service, group, options=options, removed=removal.addresses if removal else ())
+    removed = removal.addresses if removal else ()
+    found = _decide(snapshot, service, group, options=options, removed=removed, avoided=avoided)
     if not found.addresses or service.ingress_addresses or snapshot.ledger.is_expecting(service.key):
         return found
     if removal is not None and now < removal.until:
@@ -85,7 +91,13 @@ def assigned_reason(service: Service) -> str:
 
 
 def _decide(
-    snapshot: Snapshot, service: Service, group: str, *, options: ReconcileOptions, removed: tuple[Address, ...]
+    snapshot: Snapshot,
+    service: Service,
+    group: str,
+    *,
+    options: ReconcileOptions,
+    removed: tuple[Address, ...],
+    avoided: frozenset[Address],
 ) -> AddressAssignment:
     labels = snapshot.namespace_labels(service.metadata.namespace)
     pools = snapshot.parsed_pools
@@ -94,7 +106,9 @@ def _decide(
         state = ConditionState("Unknown", Reason.LEFT_TO_PLATFORM, why)
         any_pool = (ANY_POOL,) if request.wanted else ()  # a pool may come to contain the requested address
         return AddressAssignment(service.ingress_addresses, state, any_pool)
-    outcome = settle_request(request, findings, pools, snapshot.ledger, namespace_labels=labels, lost=removed)
+    outcome = settle_request(
+        request, findings, pools, snapshot.ledger, namespace_labels=labels, lost=removed, avoided=avoided
+    )
     waits = () if findings else waits_for(request, outcome, pools, namespace_labels=labels)
     if isinstance(outcome, Refusal):
         change = loss(request, pools, snapshot.ledger, namespace_labels=labels)

@@ -2,7 +2,7 @@
 The plan of one Service: the only plan that changes ``Service.status``.
 
 1. Which group serves it? None: take back what kavip wrote.
-2. Which addresses does it get? (:mod:`.allocation`, ``AddressAssigned``)
+2. Which addresses does it get, and which does it give up? (:mod:`.allocation`, :mod:`.conflicts`, ``AddressAssigned``)
 3. Do the nodes run its VIPs? (:mod:`.programmed`)
 4. Which node is master of each VIP? (:mod:`.advertised`)
 5. Which of these conditions are written now? (:mod:`.throttle`)
@@ -24,10 +24,11 @@ from kavip.ipam.record import FOREIGN_REASONS
 from kavip.ipam.request import read_request
 from kavip.names import ConditionType, Reason
 from kavip.reconcile.observed.observed import Observed
-from kavip.reconcile.plan import ConditionState, GroupRecord, Notice, ReconcileOptions, ServicePlan
+from kavip.reconcile.plan import ConditionState, GroupRecord, Key, KeyKind, Notice, ReconcileOptions, ServicePlan
 from kavip.reconcile.service import allocation, throttle
 from kavip.reconcile.service.advertised import AdvertisedState, advertised_state
 from kavip.reconcile.service.allocation import AddressAssignment, assigned_reason
+from kavip.reconcile.service.conflicts import addresses_given_up
 from kavip.reconcile.service.programmed import programmed_state
 from kavip.reconcile.service.status import (
     condition_deletions,
@@ -97,19 +98,25 @@ def _serve(
 ) -> ServicePlan:
     """The plan of a Service that *group* serves, or would serve if there were such a group."""
     record, removal = observed.records.group(group), observed.records.removals.get(service.key)
-    assignment = None
-    if service.is_load_balancer:
-        found = allocation.assign(snapshot, service, group, options=options, removal=removal, now=now)
-        assignment = allocation.with_recorded_group(found, service, group)
     serving = ServingGroup.of(snapshot, group, observed)
+    mastership = serving.mastership(observed)
+    assignment, given_up = None, addresses_given_up(snapshot, service, group, mastership)
+    if service.is_load_balancer:
+        found = allocation.assign(
+            snapshot, service, group, options=options, removal=removal, now=now, avoided=given_up.now
+        )
+        assignment = allocation.with_recorded_group(found, service, group)
     excluded = record.excluded.get(service.key)
     problems = {service.key: excluded} if excluded else None
     vips = ServiceVIPs.of(service, assignment.addresses if assignment else (), serving, problems=problems)
-    mastership = serving.mastership(observed)
     advertised, unconfirmed = advertised_state(vips, mastership), record.unconfirmed.get(service.key)
     confirmed = throttle.confirmed_state(service, advertised, unconfirmed, mastership)
     desired = _Desired(assignment, programmed_state(vips), advertised, confirmed)
-    return _difference(service, desired, record, now=now, probed_from=observed.agents.probed_from)
+    plan = _difference(service, desired, record, now=now, probed_from=observed.agents.probed_from)
+    pools = tuple(Key(KeyKind.POOL, name) for name in given_up.pools)
+    if not pools:
+        return plan
+    return replace(plan, withdrawn=given_up.withdrawn, also=(*plan.also, *pools), is_rewording=False)
 
 
 # --- the difference ---------------------------------------------------------------------------------------------------

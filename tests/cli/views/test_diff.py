@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from kavip import names
+from kavip.api.agent import DetectionConfig
 from kavip.api.group import Instances, PasswordAuth, SecretRef
 from kavip.api.instant import read_instant
 from kavip.api.meta import OwnerReference
@@ -141,7 +142,8 @@ def test_a_manifest_is_applied_as_kubectl_would() -> None:
 def published(old: Any, following: Any = None, *, switch_at: str = "") -> dict[str, Written]:
     """The group's ConfigMap for *old*, with a pending switchover to *following*."""
     coming = at(config_map_of(following), following) if following else None
-    body = config_map(old, PublishedRevisions(at(config_map_of(old), old), coming, read_instant(switch_at)))
+    revisions = PublishedRevisions(at(config_map_of(old), old), coming, read_instant(switch_at))
+    body = config_map(old, revisions, detection=DetectionConfig())
     return written(names.CONFIG_MAP, data=body["data"], binary_data=body.get("binaryData"))
 
 

@@ -1,0 +1,189 @@
+"""
+What ``agent.json`` says about address conflicts: which VIPs are new, which pools are switched off, who the nodes are.
+
+A VIP is new if no published text had it and no agent runs it; so an upgrade makes none new, and a lost ConfigMap only
+those that no node runs. It stays in the list until an agent runs it *and* the ConfigMap is written for another reason:
+a write only to shorten the list would cost each node a change of its mount. A node that starts meanwhile asks for a VIP
+that was announced long ago, and hears that a node has it.
+
+There are two exceptions. A VIP that runs and that another machine claims leaves the list at once, so that it is known
+after a restart of all agents that it was announced before. And hardware addresses are written at once if a node waits
+for them: it hears a machine of which only the controller knows that it is a node.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from kavip import names
+from kavip.api.address import Address
+from kavip.api.agent import DetectionConfig, decode_config
+from kavip.api.group import KeepalivedGroup
+from kavip.api.spans import MOST, AddressSpans, read_spans, spans_of, widened
+from kavip.ipam.ranges import Range, find
+from kavip.memo import Memory
+from kavip.reconcile.group.configuration import GroupConfiguration
+from kavip.reconcile.group.existing import Existing
+from kavip.reconcile.observed.agentstates import AgentStates, ClaimedAddress, NodeState
+from kavip.reconcile.observed.strangers import hardware_of
+from kavip.snapshot import Snapshot
+from kavip.vrrp.instances import Instance
+from kavip.vrrp.running import RunningInstance
+
+MOST_HARDWARE: Final = 768
+"""Hardware addresses in ``agent.json``, which have 15 KB. Agents recognise their unicast peers without them."""
+
+_NOTHING: Final = DetectionConfig()
+
+
+@dataclass(frozen=True)
+class Detection:
+    """
+    Address conflicts of one group.
+
+    *new*: the VIPs that no text had before. *vips*: all of its VIPs, *off*: those of switched-off pools. *published*:
+    what the ConfigMap says now. *hardware*: what the nodes report; *are_complete*: all of them do.
+    """
+
+    new: frozenset[Address]
+    vips: tuple[frozenset[Address], ...]
+    off: frozenset[Address]
+    published: DetectionConfig
+    states: Mapping[str, NodeState]
+    hardware: tuple[str, ...]
+    are_complete: bool
+
+    @property
+    def kept(self) -> DetectionConfig:
+        """What is written if nothing else of the ConfigMap changes: as little as possible."""
+        published, is_listed = self.published, self._listed.__contains__
+        new, contested = self.new - self.off, {each.address for each in self._claimed if each.is_held}
+        is_right = all(map(is_listed, new)) and not any(map(is_listed, contested))
+        awaited = {each.hardware for each in self._claimed}.difference(published.hardware_addresses)
+        return DetectionConfig(
+            probe=published.probe if is_right else self.fresh.probe,
+            off=self._off,
+            hardware_addresses=published.hardware_addresses
+            if awaited.isdisjoint(self.hardware)
+            else self.fresh.hardware_addresses,
+        )
+
+    @cached_property
+    def fresh(self) -> DetectionConfig:
+        """What is written with another change."""
+        run = frozenset[Address]().union(*(state.runs for state in self.states.values()))
+        pending = {each for each in self._every if each in self._listed and each not in run} if self._listed else set()
+        probe = spans_of((self.new | pending) - self.off, among=self._every)
+        known = self.hardware if self.are_complete else (*self.hardware, *self.published.hardware_addresses)
+        return DetectionConfig(
+            probe=widened(probe, MOST).texts,
+            off=self._off,
+            hardware_addresses=tuple(sorted(tuple(dict.fromkeys(known))[:MOST_HARDWARE])),
+        )
+
+    @cached_property
+    def _every(self) -> frozenset[Address]:
+        return frozenset[Address]().union(*self.vips)
+
+    @cached_property
+    def _off(self) -> tuple[str, ...]:
+        return spans_of(self.off, among=self._every).texts[:MOST] if self.off else ()
+
+    @cached_property
+    def _listed(self) -> AddressSpans:
+        return read_spans(self.published.probe)
+
+    @cached_property
+    def _claimed(self) -> tuple[ClaimedAddress, ...]:
+        return tuple(each for state in self.states.values() for each in state.claimed)
+
+
+def published_detection(existing: Existing) -> DetectionConfig:
+    """What the ConfigMap of the group says now."""
+    data = (existing.configmap.data if existing.configmap and existing.published else None) or {}
+    config = decode_config(data.get(names.AGENT_KEY, ""))
+    return (config.conflict_detection if config else None) or _NOTHING
+
+
+def detection_of(
+    snapshot: Snapshot,
+    group: KeepalivedGroup,
+    agents: AgentStates,
+    *,
+    existing: Existing,
+    configuration: GroupConfiguration,
+    memory: Memory,
+) -> Detection:
+    """The detection for *configuration*, after what is *existing*."""
+    states, models = agents.states_of(group.key), (configuration.model, configuration.final)
+    instances = {each.name: each for model in models if model for each in model.instances}
+    candidates = _candidates(instances, existing, memory)
+    run = frozenset[Address]().union(*(state.runs for state in states.values())) if candidates else frozenset()
+    unprobed = snapshot.parsed_pools.unprobed
+    off = [memory.last(_off, each.name, each.carried, unprobed) for each in instances.values() if unprobed]
+    others = [group.key, *sorted(agents.states.keys() - {group.key})]
+    return Detection(
+        new=candidates - run,
+        vips=tuple(each.carried for each in instances.values()),
+        off=frozenset[Address]().union(*off),
+        published=published_detection(existing),
+        states=states,
+        hardware=hardware_of(agents, others),
+        are_complete=all(node in states and states[node].hardware for node in _nodes(existing)),
+    )
+
+
+def _candidates(instances: Mapping[str, Instance], existing: Existing, memory: Memory) -> frozenset[Address]:
+    """The VIPs of *instances* that no text has that nodes may run; most instances have none."""
+    published = existing.published
+    revisions = [each for each in (published.current, published.next) if each] if published else []
+    running = [each.running for each in revisions]
+    found = frozenset[Address]().union(
+        *(
+            memory.last(_missing, each.name, each.carried, tuple(known.get(each.name) for known in running))
+            for each in instances.values()
+        )
+    )
+    if not found:
+        return found
+    known = frozenset[Address]().union(*(each.carried for text in running for each in text.values()))
+    old = frozenset(address for each in existing.takeover.instances for address in each.addresses)
+    return found - known - old
+
+
+def _missing(wanted: frozenset[Address], running: tuple[RunningInstance | None, ...]) -> frozenset[Address]:
+    return wanted.difference(*(each.carried for each in running if each))
+
+
+def _off(vips: frozenset[Address], unprobed: Sequence[Range]) -> frozenset[Address]:
+    """Those of *vips* that are in the ranges *unprobed*."""
+    return frozenset(each for each in vips if find(unprobed, each))
+
+
+def _nodes(existing: Existing) -> set[str]:
+    """The nodes with a pod of the group."""
+    return {pod.spec.node_name for pod in existing.pods} - {""}
+
+
+# --- instances that no node has loaded --------------------------------------------------------------------------------
+def without_unloaded(
+    running: Mapping[str, RunningInstance], existing: Existing, agents: AgentStates, group: KeepalivedGroup
+) -> Mapping[str, RunningInstance]:
+    """
+    *running* without the instances that no node has loaded, because another machine has their anchor.
+
+    Their anchor may change without a switch: no two nodes can disagree about it.
+    """
+    states, contacts = agents.states_of(group.key), agents.contacts_of(group.key)
+    withheld = {each.address for state in states.values() for each in state.claimed if not each.is_held}
+    if not withheld:
+        return running
+    silent = any(node not in states or (node in contacts and contacts[node].is_silent) for node in _nodes(existing))
+    run = frozenset[Address]().union(*(state.runs for state in states.values()))
+    unloaded = {
+        name
+        for name, each in running.items()
+        if each.identity.anchor.address in withheld and run.isdisjoint(each.carried)
+    }
+    return running if silent else {name: each for name, each in running.items() if name not in unloaded}
