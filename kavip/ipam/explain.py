@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from kavip import names
 from kavip.api.address import Address
-from kavip.api.refusal import Refusal, listed
+from kavip.api.refusal import SHOWN, Refusal, listed
 from kavip.api.service import Service
 from kavip.ipam import messages
 from kavip.ipam.allocate import Allocation, settle, would_serve
@@ -245,7 +245,7 @@ class _PoolView:
     def _check_supply(self, pool: Pool, *, is_open: bool) -> Iterator[RuleResult]:
         """The addresses and the quota that *pool* has for the Service."""
         request, ledger = self.selection.request, self.selection.ledger
-        usage, offers = ledger.usage(pool.name), []
+        usage, offers, withdrawn = ledger.usage(pool.name), [], ledger.cooldown.withdrawn(pool.name)
         for family, number in Counter(self.families).items():
             offer = ledger.offers.offer(pool, family, request, number, beside=self.stay)
             is_enough = len(offer) == number
@@ -258,7 +258,8 @@ class _PoolView:
             if here and number == len(wanted):
                 continue
             if family in usage:
-                text = _describe_usage(usage[family], offer if is_open and self.is_asked else (), number)
+                taken = sum(each.address.family == family for each in withdrawn)
+                text = _describe_usage(usage[family], offer if is_open and self.is_asked else (), number, taken)
                 yield RuleResult(FAMILY_NAMES[family], is_enough, text)
             else:
                 yield RuleResult(FAMILY_NAMES[family], False, "the pool has no addresses of this family")
@@ -269,6 +270,10 @@ class _PoolView:
             held = pool.max_per_namespace - left
             text = f"namespace {request.namespace} holds {held} of {pool.max_per_namespace}"
             yield RuleResult("maxPerNamespace", is_enough, text)
+        if withdrawn:
+            texts = [f"{each.address} {each}" for each in withdrawn[:SHOWN]]
+            texts += [f"and {len(withdrawn) - SHOWN} more"] if len(withdrawn) > SHOWN else []
+            yield RuleResult("conflictDetection", None, "; ".join(texts))
 
 
 def _describe_match(rule: str, request: Request) -> str:
@@ -280,11 +285,14 @@ def _describe_match(rule: str, request: Request) -> str:
     return f"selects the labels of Service {request.key}"
 
 
-def _describe_usage(usage: FamilyUsage, offer: Sequence[Address], number: int) -> str:
+def _describe_usage(usage: FamilyUsage, offer: Sequence[Address], number: int, taken: int) -> str:
+    """The numbers of a family; *number* addresses are needed, and *taken* ones are in use by other machines."""
     available, total, assigned = map(format_count, (usage.available, usage.total, usage.assigned))
     text = f"{available} of {total} free, {assigned} assigned"
-    if usage.cooling:
-        text += f", {usage.cooling} cooling down"
+    if usage.cooling > taken:
+        text += f", {usage.cooling - taken} cooling down"
+    if taken:
+        text += f", {taken} in use by other machines on the LAN"
     if number > 1:
         text += f", {number} needed"
     return f"{text}; next for this Service: {listed(offer)}" if offer else text

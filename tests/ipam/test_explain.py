@@ -264,3 +264,17 @@ def test_a_cool_down_is_explained() -> None:
     wish = explain(service("a/new", wants="192.0.2.128"), parsed, ledger)
     assert rules(wish, "edge")["192.0.2.128"][0] is False
     assert "cools down until 2026-03-01T00:00:00Z for Service a/web" in rules(wish, "edge")["192.0.2.128"][1]
+
+
+def test_an_address_that_another_machine_has_is_explained() -> None:
+    """It is counted by itself, and the rule says until when it rests, and for which Service that was found."""
+    parsed = Pools.of([pool("edge", "192.0.2.128/31")])
+    ledger = entered(parsed, [])
+    taken = Cooling(address="192.0.2.128", service="a/web", until="2026-03-01T00:00:00Z", reason="AddressConflict")
+    ledger.cooldown.learn("edge", [taken])
+    found = rules(explain(service("a/web"), parsed, ledger), "edge")
+    assert found["IPv4"][1] == (
+        "1 of 2 free, 0 assigned, 1 in use by other machines on the LAN; next for this Service: 192.0.2.129"
+    )
+    why = "because another machine on the LAN has it (found for Service a/web)"
+    assert found["conflictDetection"] == (None, f"192.0.2.128 rests until 2026-03-01T00:00:00Z, {why}")
