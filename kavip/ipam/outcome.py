@@ -86,7 +86,8 @@ def _allocate(ownership: Ownership, addresses: tuple[Address, ...]) -> Allocatio
         if not ownership.request.reassign:
             message += f'; set {names.REASSIGN_ANNOTATION} to "true" to move to a legal address'
     else:
-        reason, message = Reason.ASSIGNED, write_assigned(addresses, listed(pools))
+        is_adopted = ownership.is_adopted(addresses)
+        reason, message = Reason.ASSIGNED, write_assigned(addresses, listed(pools), adopted=is_adopted)
     message += _number(ownership, addresses)
     note, is_displaced = ownership.change(addresses)
     return Allocation(addresses, pools, addresses == ownership.held, reason, message, None, note, is_displaced)

@@ -62,6 +62,13 @@ class Ownership(NamedTuple):
         )
         return not fit or bool(self.surplus())
 
+    def is_adopted(self, addresses: Iterable[Address]) -> bool:
+        """Whether another controller wrote one of *addresses*, which the Service keeps, before kavip did."""
+        record = self.request.record
+        if record.reason in FOREIGN_REASONS and not self.ledger.is_expecting(self.request.key):
+            return any(each in self.held for each in addresses)
+        return record.is_adopted and any(each in record.addresses for each in addresses)
+
     def surplus(self) -> tuple[Address, ...]:
         """The addresses that it holds beyond the number that it may keep."""
         kept = self.first_of(self.held)

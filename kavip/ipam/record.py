@@ -19,6 +19,11 @@ longer requests several, but keeps those that another controller wrote::
 
     any text " (kavip.io/address-count: " NUMBER ")" any text
 
+The text says too whether kavip adopted addresses that another controller wrote: these were announced before, so they
+stay although another machine has them::
+
+    ADDRESSES " from pool " any text ", written by another controller first" any text
+
 ``ADDRESSES`` are canonical addresses: two are joined by ``" and "``, more by ``", "``; after the 32nd the rest is
 counted (``" and 3 more"``). Anything else holds no record. The text may quote what users wrote, but it never
 stands where the addresses are expected, so users who write annotations cannot forge a record. A forged group would be
@@ -48,6 +53,7 @@ _BESIDE: Final = f"; {_KEEPS}"
 _MOST: Final = (names.MAX_VIPS, 5)  # named before the rest is counted: here, and in release 0.1.0
 _GROUP: Final = re.compile(r"; group (?P<key>[a-z0-9-]+/[a-z0-9.-]+) by default\Z")
 _NUMBER: Final = re.compile(rf" \({re.escape(names.COUNT_ANNOTATION)}: ([1-9][0-9]?)\)")
+_ADOPTED: Final = ", written by another controller first"
 _LONGEST: Final = 6_000  # characters of the text before the group: a longer condition is cut at its end
 _MORE: Final = re.compile(r" and [1-9][0-9]* more\Z")
 
@@ -70,6 +76,11 @@ class Record(NamedTuple):
             head, mark, _ = self.message.removeprefix(_KEEPS).partition(_ALTHOUGH)
             return _parse(head) if mark and self.message.startswith(_KEEPS) else ()
         return self._split()[1]
+
+    @property
+    def is_adopted(self) -> bool:
+        """Whether another controller wrote one of the addresses before kavip did."""
+        return self.reason == Reason.ASSIGNED and _ADOPTED in self.message
 
     @property
     def group(self) -> str:
@@ -105,9 +116,9 @@ def read_record(service: Service) -> Record:
     return Record(found.reason, found.message) if found else Record()
 
 
-def write_assigned(addresses: Sequence[Address], pools: str) -> str:
+def write_assigned(addresses: Sequence[Address], pools: str, *, adopted: bool = False) -> str:
     """The message of reason ``Assigned``: *addresses* and the names of their *pools*."""
-    return f"{_format(addresses)}{_FROM}{pools}"
+    return f"{_format(addresses)}{_FROM}{pools}{_ADOPTED if adopted else ''}"
 
 
 def write_stranded(addresses: Sequence[Address], why: str) -> str:

@@ -186,3 +186,21 @@ def test_the_record_of_a_service_is_that_of_its_own_condition() -> None:
     outcome = settle(base, POOLS, entered(POOLS, [base]))
     assert isinstance(outcome, Allocation)
     assert read_record(with_status(base, outcome.addresses, outcome)).addresses == outcome.addresses
+
+
+def test_an_adopted_address_stays_adopted() -> None:
+    """The record says so as long as the Service has the address; another one is kavip's own."""
+    pools = Pools.of([pool("edge", "192.0.2.128/28")])
+    subject = service("shop/web", holds=["192.0.2.130"])
+    for _ in range(3):
+        found = settle(subject, pools, entered(pools, [subject]))
+        assert isinstance(found, Allocation)
+        assert found.message == "192.0.2.130 from pool edge, written by another controller first"
+        subject = with_status(subject, found.addresses, found)
+        assert read_record(subject).is_adopted
+        assert read_record(subject).addresses == (parse_address("192.0.2.130"),)
+    edited = service("shop/web", holds=["192.0.2.130"], wants="192.0.2.131")
+    moved = msgspec.structs.replace(edited, status=subject.status)
+    found = settle(moved, pools, entered(pools, [moved]))
+    assert isinstance(found, Allocation) and found.message == "192.0.2.131 from pool edge"
+    assert not read_record(with_status(moved, found.addresses, found)).is_adopted

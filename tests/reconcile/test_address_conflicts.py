@@ -201,6 +201,15 @@ def test_an_address_that_was_announced_stays() -> None:
     assert found.advertised() == ("True", "Master")
 
 
+def test_an_address_that_another_controller_wrote_stays() -> None:
+    """Its speaker may have announced it, and may still run on a node that kavip does not know."""
+    found = Conflicts(service(holds=[FIRST]))
+    found.run()
+    assert found.condition(WEB, ConditionType.ADDRESS_ASSIGNED) == ("True", "Assigned")
+    found.run(states(FIRST))
+    assert found.addresses() == [FIRST] and found.advertised() == CONFLICT and found.resting() == []
+
+
 def test_an_address_stays_without_another_one() -> None:
     """A full pool, and one from which the Service may have no more, take nothing away."""
     found = Conflicts(service(), addresses=["192.0.2.128/32"])

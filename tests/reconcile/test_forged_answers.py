@@ -2,7 +2,9 @@
 What forged answers of agents can do: a taken node forges its own, a router between leader and agents those of all.
 
 ``/state`` is read over plain HTTP, so nothing in it is proved. Whatever it says, it chooses neither addresses nor VRIDs
-nor objects: it can only report false states of nodes, and so choose when nodes join, leave and switch.
+nor objects: it can only report false states of nodes, and so choose when nodes join, leave and switch. There is one
+exception, within bounds: an address that was never announced gives way to another one if a node reports that another
+machine has it (:mod:`tests.reconcile.test_address_conflicts`).
 """
 
 import json
@@ -33,6 +35,7 @@ WORDS = st.one_of(st.sampled_from(["", WEB, f"{WEB}/v6", API, "group/1", VIP]), 
 TIMES = st.sampled_from(["", "2026-03-01T12:00:05Z", "2026-03-01T11:00:00Z", "9999-12-31T00:00:00Z", "soon"])
 ADDRESSES = st.lists(st.sampled_from([VIP, "192.0.2.131", "192.0.2.11", "203.0.113.1", "::", "x"]), max_size=4)
 CODES = st.sampled_from([each.value for each in ProblemCode])
+MACS = st.sampled_from(["02:00:c0:00:02:63", "02:00:c0:00:02:0b", "", "x"])
 
 
 def forged() -> st.SearchStrategy[dict[str, Any]]:
@@ -54,9 +57,17 @@ def forged() -> st.SearchStrategy[dict[str, Any]]:
         "virtualIPs": ADDRESSES,
         "code": CODES,
     }
+    conflict = {
+        "address": st.sampled_from([VIP, "192.0.2.131", "203.0.113.1", "x"]),
+        "hardwareAddress": MACS,
+        "interface": st.text(max_size=20),
+        "kind": st.sampled_from(["Withheld", "Held", "x"]),
+    }
     return st.fixed_dictionaries(
         {
             "group": st.just(GROUP),
+            "conflicts": st.lists(st.fixed_dictionaries(conflict), max_size=3),
+            "hardwareAddresses": st.lists(MACS, max_size=3),
             "configHash": st.sampled_from(HASHES),
             "refused": WORDS,
             "refusedCode": CODES,

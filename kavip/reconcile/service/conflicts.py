@@ -15,7 +15,6 @@ from kavip.api.address import Address
 from kavip.api.service import Service
 from kavip.ipam.allocate import Allocation, settle_request
 from kavip.ipam.ledger.cooldown import MAX_WITHDRAWN
-from kavip.ipam.record import ASSIGNED_REASONS
 from kavip.ipam.request import Request, read_request
 from kavip.names import ConditionType, Reason
 from kavip.reconcile.observed.mastership import Mastership
@@ -81,7 +80,8 @@ def _is_unwanted(
         and mastership.are_nodes_known(0.0)
         and address not in request.wanted
         and pool.reservations.get(address) != service.key
-        and request.record.reason in ASSIGNED_REASONS
+        and request.record.reason == Reason.ASSIGNED
+        and not request.record.is_adopted
         and address in request.record.addresses
         and {claim.terms.key for claim in snapshot.ledger.claims.of(address)} == {service.key}
     )
