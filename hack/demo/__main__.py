@@ -30,6 +30,7 @@ def run_steps(session: Session) -> None:
     steps.use(session)
     steps.assign(session)
     steps.spread(session)
+    steps.avoid_conflict(session)
     steps.add(session)
     steps.look(session)
     steps.drain(session)

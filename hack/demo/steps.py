@@ -20,6 +20,7 @@ from hack.testbed.place import run
 from hack.testbed.process import wait_for
 
 GROUP, SERVICE, ADDED, SPREAD = "lb/edge", "shop/web", "shop/web0", "shop/spread"
+CONFLICT, TAKEN = "shop/conflict", "192.0.2.184"
 ASSIGNED = ("shop/first", "shop/second", "shop/beside", "shop/both")
 NAMESPACE = "kavip"
 ROLES = ("webhook", "controller")
@@ -192,6 +193,29 @@ def _nodes_with_one(session: Session, vips: Iterable[str]) -> set[str]:
     """The nodes that alone hold one of *vips*."""
     holders = [session.holders(each) for each in vips]
     return {found[0].name for found in holders if len(found) == 1}
+
+
+def avoid_conflict(session: Session) -> None:
+    """Apply a Service while another machine has the first address of its pool: the Service gets the next one."""
+    session.title("Another machine on the LAN has the first address of a pool")
+    with session.cluster.stranger(TAKEN) as stranger:
+        print(f"   a machine that is no node, {stranger.address.mac}, has {TAKEN}", flush=True)
+        before = session.holders(TAKEN)
+        session.kubectl("apply", "-f", str(MANIFESTS / "conflict.yaml"))
+        session.wait("the Service has another address", lambda: session.address(CONFLICT) not in ("", TAKEN))
+        address = session.address(CONFLICT)
+        session.wait("the client gets an answer from it", lambda: session.answers(address))
+        session.kubectl("get", "service", "conflict", "-n", "shop")
+        rest = "jsonpath={range .status.cooling[*]}{.address} rests until {.until}: {.reason}{'\\n'}{end}"
+        shown = session.kubectl("get", "vippool", "taken", "-o", rest)
+        session.claim("the first address rests for an hour", shown.stdout.startswith(f"{TAKEN} rests"))
+        session.claim("no node has taken it", not before and not session.holders(TAKEN))
+        events = session.kubectl("get", "events", "-n", "shop", "--field-selector", "reason=AddressConflict")
+        session.claim("an Event names the other machine", stranger.address.mac in events.stdout)
+        explained = session.kavip("explain", CONFLICT)
+        session.claim("kavip explain says why", f"{TAKEN} rests until" in " ".join(explained.stdout.split()))
+    session.kubectl("delete", "service", "conflict", "-n", "shop")
+    session.kubectl("delete", "vippool", "taken")
 
 
 def add(session: Session, *, times: int = 5) -> None:

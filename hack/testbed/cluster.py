@@ -7,8 +7,9 @@ nothing of Kubernetes. Nodes, pods and Services have IPv4 and IPv6 addresses, un
 import json
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +27,8 @@ from hack.testbed.segment import BOTH, Host, Segment, numbered
 
 SERVICES = ("10.96.0.0/16", "2001:db8:96::/112")
 _ROOT = Path(__file__).parents[2]
+STRANGER = 21
+"""The number of a machine on the segment that is no node."""
 _READY = 300.0  # seconds; 15 on four idle cores
 
 
@@ -141,6 +144,18 @@ class Cluster:
         self._segment.power_on(node)
         node.start_runtime()
         node.join(self.state)
+
+    @contextmanager
+    def stranger(self, *addresses: str) -> Iterator[Host]:
+        """Another machine on the segment, which is no node, with *addresses*, during the block."""
+        host = Host("stranger", self.state / "stranger", STRANGER)
+        self._segment.power_on(host)
+        try:
+            for each in addresses:
+                host.exec("ip", "address", "add", f"{each}/24", "dev", "eth0")
+            yield host
+        finally:
+            self._segment.power_off(host)
 
     def disconnect_node(self, name: str) -> None:
         """Take the link of a node down; `reconnect_node` ends this."""

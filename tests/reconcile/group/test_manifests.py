@@ -227,6 +227,16 @@ def test_keepalived_runs_without_privilege_and_shell() -> None:
     }
 
 
+def test_the_agent_may_ask_the_lan() -> None:
+    """Unless its image is pinned: an older agent needs no NET_RAW, and the right would replace all pods."""
+    for group, wanted in (
+        (build.group(), ["NET_ADMIN", "NET_RAW"]),
+        (build.group(agent_image="registry.example/kavip:old"), ["NET_ADMIN"]),
+    ):
+        for name in ("config-setup", "agent"):
+            assert containers(group)[name]["securityContext"]["capabilities"]["add"] == wanted
+
+
 def test_the_first_configuration_is_written_before_keepalived_starts() -> None:
     """The init container runs the agent once, with the same environment and mounts."""
     group = build.group()
