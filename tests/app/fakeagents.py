@@ -10,7 +10,11 @@ from tests.app.conftest import Installation, free_port, object_of, wait_for
 
 
 class FakeAgents:
-    """The agents of the group lb/edge on nodes n1, n2, ...; *masters* are the nodes that hold all VIPs."""
+    """
+    The agents of the group lb/edge on nodes n1, n2, ...
+
+    *masters*: the nodes that hold all VIPs. *conflicts*: what every node reports about other machines on the LAN.
+    """
 
     def __init__(self, installation: Installation, *, nodes: int = 2) -> None:
         """Entering the context starts the servers."""
@@ -18,6 +22,7 @@ class FakeAgents:
         self.port = free_port()
         self.masters: set[str] = set()
         self.silent: set[str] = set()
+        self.conflicts: list[dict[str, str]] = []
         self._runs: tuple[str, list[dict[str, Any]]] = (
             "",
             [],
@@ -83,4 +88,5 @@ class FakeAgents:
         kept = ("name", "routerID", "family", "virtualIPs")
         instances = [{**{key: each[key] for key in kept}, "state": state, "lastTransition": state} for each in run]
         document = {"node": node, "group": "lb/edge", "configHash": config_hash, "instances": instances}
-        return json.dumps({**document, "keepalived": {"version": "2.2.7", "running": True}}).encode()
+        lan = {"hardwareAddresses": [f"02:00:c0:00:02:{int(node[1:]):02x}"], "conflicts": self.conflicts}
+        return json.dumps({**document, **lan, "keepalived": {"version": "2.2.7", "running": True}}).encode()

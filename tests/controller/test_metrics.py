@@ -12,12 +12,12 @@ from kavip.controller.metrics import GroupMetrics, PoolMetrics
 from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.request import read_request
 from kavip.names import Contest
-from kavip.reconcile.observed.agentstates import AgentStates, Collision, Contact, NodeState
+from kavip.reconcile.observed.agentstates import AgentStates, ClaimedAddress, Collision, Contact, NodeState
 from kavip.snapshot import Snapshot
 from tests.reconcile.service.planning import with_condition
 from tests.support import build
 
-GROUP = "lb/edge"
+GROUP, WEB = "lb/edge", "192.0.2.129"
 
 
 def web(key: str = "shop/web", **more: Any) -> Service:
@@ -135,3 +135,17 @@ def test_masters_collisions_and_silent_agents_are_measured_per_group() -> None:
     }
     shown_now.update(Snapshot(), AgentStates())
     assert not shown("kavip_agents") and not shown("kavip_services_advertised")
+
+
+def test_vips_that_a_machine_has_that_is_no_node_are_counted_once() -> None:
+    """Two nodes report the same stranger of a VIP; a node of another group is no stranger."""
+    snapshot, metrics = Snapshot.from_objects([build.group(), build.group("lb/core")]), GroupMetrics()
+    macs = [f"02:00:c0:00:02:0{number}" for number in range(4)]
+    stranger, other = (ClaimedAddress(parse_address(WEB), mac, "eth0", is_held=False) for mac in (macs[0], macs[3]))
+    states = {"n1": NodeState(hardware=(macs[1],), claimed=(stranger, other))}
+    states["n2"] = NodeState(hardware=(macs[2],), claimed=(stranger,))
+    agents = AgentStates({GROUP: states, "lb/core": {"n3": NodeState(hardware=(macs[3],), claimed=(other,))}})
+    metrics.update(snapshot, agents)
+    assert shown("kavip_group_duplicate_addresses") == {(GROUP,): 1, ("lb/core",): 0}
+    metrics.update(Snapshot(), AgentStates())
+    assert not shown("kavip_group_duplicate_addresses")
