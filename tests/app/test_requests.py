@@ -221,7 +221,7 @@ def test_a_status_from_before_is_taken_over_or_left_alone(kavip: Installation) -
     kavip.start(webhook=False)
     wait_for("the younger has moved", lambda: kavip.addresses("b") not in ([], ["198.51.100.96"]))
     wait_for("the waiting Service has an address", lambda: kavip.addresses("waiting"))
-    assert message_of(kavip, "a", "Assigned") == "198.51.100.96 from pool found"
+    assert message_of(kavip, "a", "Assigned") == "198.51.100.96 from pool found, written by another controller first"
     assert len({*kavip.addresses("a"), *kavip.addresses("b"), *kavip.addresses("waiting")}) == 3
     assert "203.0.113.7 is in no pool" in message_of(kavip, "c", "ForeignStatus")
     edit(kavip, "c", annotations={"kavip.io/reassign": "true"})

@@ -130,7 +130,7 @@ def detection_of(
         published=published_detection(existing),
         states=states,
         hardware=hardware_of(agents, others),
-        are_complete=all(node in states and states[node].hardware for node in _nodes(existing)),
+        are_complete=bool(states) and all(node in states and states[node].hardware for node in _nodes(existing)),
     )
 
 

@@ -178,6 +178,11 @@ def test_hardware_addresses_of_nodes_that_have_not_answered_stay() -> None:
     found.snapshot.drop(names.SERVICE, "shop/z")
     assert config_map_writes(found) == 1
     assert detection(found).hardware_addresses == (MACS["n2"], "02:00:c0:00:02:aa")
+    found.agents = AgentStates()
+    found.objects.pods[GROUP] = {}  # as `kavip plan` sees it
+    found.snapshot.put(serving("shop/z", C))
+    found.settle(Key(KeyKind.GROUP, GROUP))
+    assert detection(found).hardware_addresses == (MACS["n2"], "02:00:c0:00:02:aa")
 
 
 def test_nodes_of_other_groups_are_nodes() -> None:
