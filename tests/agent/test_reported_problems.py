@@ -1,7 +1,7 @@
 """Every problem of a node that ``/state`` reports: its code, and its message as a controller of 0.1.0 reads it."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +12,8 @@ import pytest
 
 from kavip.agent import network
 from kavip.agent.config.facts import InterfaceAddress, KernelRoute
+from kavip.agent.conflicts import detection
+from kavip.agent.conflicts.verdicts import Answer, Finding
 from kavip.agent.keepalived.configtest import ConfigTest, FailedTest, Program
 from kavip.agent.keepalived.reload import ConfigReloader
 from kavip.agent.keepalived.rundir import RunDirectory
@@ -22,6 +24,7 @@ from kavip.agent.report.state import agent_state, encode
 from kavip.api.address import parse_address
 from kavip.api.agent import SEPARATOR, NodeProblem, ProblemCode, decode_state
 from kavip.api.group import Check
+from kavip.vrrp.virtualips import VirtualIP
 from tests.agent import mounts
 from tests.agent.config.test_localize import held
 from tests.api.released_0_1_0 import types as released
@@ -32,6 +35,7 @@ MULTICAST: Final = mounts.rendered({"shop/web": "192.0.2.130"}, unicast_enabled=
 SECRET: Final = mounts.rendered({"shop/web": "192.0.2.130"}, **mounts.WITH_PASSWORD)
 LOOPBACK, OWN4, OWN6 = held("127.0.0.1/8", "lo"), held("192.0.2.11/24"), held("2001:db8:2::11/64")
 MOVED: Final = (LOOPBACK, held("192.0.2.11/24", "eth1"), held("192.0.2.99/24"))
+NEW: Final = {"conflictDetection": {"probe": ["192.0.2.131"]}}
 NAMED: Final = {"authentication": True, "password": "vrrp/password"}
 WEB: Final = Check("web", "http://127.0.0.1:8080/")
 OLD: Final = b"vrrp_instance a {\n  authentication {\n    auth_pass theirs\n  }\n}\n"
@@ -110,6 +114,18 @@ def ignored(reconciler: Reconciler) -> None:
         reconciler.feeds.verify(())
 
 
+def the_lan_answers(answer: Answer, hardware: str = "") -> Callable[[Reconciler], object]:
+    """Let this be the answer about every VIP."""
+
+    def before(_: Reconciler) -> None:
+        async def inquire(vips: Collection[VirtualIP], *_: object) -> Mapping[VirtualIP, Finding]:
+            return dict.fromkeys(vips, Finding(answer, hardware))
+
+        mock.patch.object(detection, "inquire", inquire).start()
+
+    return before
+
+
 CASES: Final[dict[str, Case]] = {
     "nothing": Case(),
     "mount gone": Case(files={}, refused=ProblemCode.MOUNT_UNREADABLE),
@@ -171,6 +187,10 @@ CASES: Final[dict[str, Case]] = {
         excluded=ProblemCode.INTERFACE_MISSING,
     ),
     "IPv6 source gone": Case(held=(LOOPBACK, OWN4), excluded=ProblemCode.SOURCE_ADDRESS_UNUSABLE),
+    "VIP of another machine": Case(
+        meta=NEW, before=the_lan_answers(Answer.CLAIMED, "02:00:c0:00:02:63"), excluded=ProblemCode.ADDRESS_CONFLICT
+    ),
+    "LAN not asked": Case(meta=NEW, before=the_lan_answers(Answer.UNABLE), noted=ProblemCode.CONFLICTS_UNDETECTED),
     "keepalived refuses an instance": Case(
         text=lines(TEXT, "shop/cart", "lethal"),
         check=failing(ProblemCode.REFUSED_BY_KEEPALIVED, names=("shop/cart",)),
@@ -226,8 +246,11 @@ async def reported(case: Case, folder: Path) -> bytes:
     config_test = mock.Mock(spec=ConfigTest)
     config_test.program.return_value, config_test.check = Program(case.version, 36), case.check
 
-    async def read(_: object = None) -> tuple[frozenset[str], tuple[InterfaceAddress, ...], KernelRoute | None]:
-        return case.interfaces, case.held, case.route
+    async def read(
+        _: object = None,
+    ) -> tuple[tuple[network.Interface, ...], tuple[InterfaceAddress, ...], KernelRoute | None]:
+        links = tuple(network.Interface(name, number) for number, name in enumerate(sorted(case.interfaces), start=1))
+        return links, case.held, case.route
 
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(network, "read", read))
