@@ -101,6 +101,7 @@ DROPPED_CAS_KEY: Final = "dropped.crt"  # in the same ConfigMap: what ca.crt no 
 CORDONED_TAINT: Final = "node.kubernetes.io/unschedulable"  # Kubernetes' own, on a Node
 POD_SECURITY_LABEL: Final = "pod-security.kubernetes.io/enforce"  # Kubernetes' own, on a Namespace
 DEFAULT_SEGMENT: Final = "default"
+PULL_POLICY: Final = "IfNotPresent"
 DEFAULT_IMAGE: Final = "registry.redhat.io/openshift4/ose-keepalived-ipfailover"  # means kavip's own image
 DEFAULT_SECRET_KEY: Final = "password"
 DEFAULT_INSTANCE_COUNT: Final = 16

@@ -31,6 +31,12 @@ class Settings:
     namespace: str = setting("kavip", "namespace of kavip's Lease, CA Secret and webhook Service")
     identity: str = setting("", "name of this replica in the Lease; empty: the host name")
     image: str = setting("kavip:latest", "image of kavip, for the pods of a group that names no image")
+    pull_policy: str = setting(
+        names.PULL_POLICY, "pull policy of that image in groups' pods", choices=("Always", "IfNotPresent", "Never")
+    )
+    pull_secrets: str = setting(
+        "", "Secrets with which the pods of groups pull images, in the namespace of the group, comma-separated"
+    )
     ipam: str = setting(
         "auto",
         "whether kavip assigns addresses; auto: not if OpenShift does",

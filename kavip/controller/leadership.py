@@ -172,6 +172,8 @@ class Leadership:
             notify=lambda key, notice: self._emit(events, key, notice),
             options=ReconcileOptions(
                 image=settings.image,
+                pull_policy=settings.pull_policy,
+                pull_secrets=split_names(settings.pull_secrets),
                 ipam=settings.ipam,
                 agent_port=settings.agent_port,
                 agent_allowed_cidrs=",".join(split_names(settings.agent_allowed_cidrs)),

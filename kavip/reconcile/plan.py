@@ -46,6 +46,8 @@ class ReconcileOptions:
     """What the administrator chose and decisions depend on; the defaults are those of the settings."""
 
     image: str = "kavip:latest"
+    pull_policy: str = names.PULL_POLICY
+    pull_secrets: tuple[str, ...] = ()
     ipam: str = "auto"
     agent_port: int = names.AGENT_PORT
     agent_allowed_cidrs: str = ""
@@ -53,6 +55,11 @@ class ReconcileOptions:
     prometheus_account: str = names.PROMETHEUS_ACCOUNT
     policy_images: tuple[str, ...] = ()
     policy_service_accounts: tuple[str, ...] = ()
+
+    @property
+    def related_images(self) -> tuple[str, ...]:
+        """Each image that a pod of a group may run, where the administrator lists images: kavip's own, and these."""
+        return (self.image, *self.policy_images)
 
 
 class ConditionChange(IntEnum):

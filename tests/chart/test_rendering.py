@@ -14,6 +14,7 @@ from tests.test_manifests import normal
 pytestmark = pytest.mark.chart
 
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+DIGEST = f"sha256:{'a' * 64}"
 OF_HELM = ("app.kubernetes.io/version", "app.kubernetes.io/managed-by", "helm.sh/chart")
 
 
@@ -130,6 +131,20 @@ class TestRendering:
             ('logLevel="debug"', "KAVIP_LOG_LEVEL", "debug"),
             ('logFormat="text"', "KAVIP_LOG_FORMAT", "text"),
             ('image={"repository":"registry.example/kavip","tag":"1"}', "KAVIP_IMAGE", "registry.example/kavip:1"),
+            (f'image={{"tag":"1","digest":"{DIGEST}"}}', "KAVIP_IMAGE", f"localhost/kavip@{DIGEST}"),
+            ('image={"registry":"mirror.example:5000/a","tag":"1"}', "KAVIP_IMAGE", "mirror.example:5000/a/kavip:1"),
+            (
+                'image={"registry":"mirror.example","repository":"registry.example:5000/b/kavip","tag":"1"}',
+                "KAVIP_IMAGE",
+                "mirror.example/b/kavip:1",
+            ),
+            (
+                'image={"registry":"mirror.example","repository":"b/kavip","tag":"1"}',
+                "KAVIP_IMAGE",
+                "mirror.example/b/kavip:1",
+            ),
+            ('image.pullPolicy="Always"', "KAVIP_PULL_POLICY", "Always"),
+            ('imagePullSecrets=[{"name":"a"},{"name":"b"}]', "KAVIP_PULL_SECRETS", "a,b"),
         ],
     )
     def test_values_reach_the_program(self, helm: Helm, setting: str, variable: str, value: str) -> None:
@@ -156,6 +171,8 @@ class TestRendering:
             ("webhook.port=0", "webhook/port"),
             ('replicaCount="two"', "replicaCount"),
             ('externalIPs.scope="some"', "externalIPs/scope"),
+            ('image.digest="1.0.0"', "image/digest"),
+            ('image.registry="https://mirror.example/"', "image/registry"),
         ],
     )
     def test_bad_values_are_named(self, helm: Helm, setting: str, path: str) -> None:
@@ -207,6 +224,16 @@ class TestRendering:
             for each in ("usual-name", name)
         )
         assert odd == json.loads(json.dumps(usual).replace("usual-name", name))
+
+    def test_every_pod_has_the_image_by_digest(self, helm: Helm) -> None:
+        """The Deployments, the pod of `helm test` and the pods of groups have one image, and no other is named."""
+        objects = rendered(helm, f'image={{"registry":"mirror.example","digest":"{DIGEST}"}}')
+        (test,) = [each["spec"] for each in objects if each["kind"] == "Pod"]
+        specs = [test, *(pod["spec"] for pod in pods(objects))]
+        wanted = f"mirror.example/kavip@{DIGEST}"
+        assert {container["image"] for spec in specs for container in spec["containers"]} == {wanted}
+        assert environment(objects)["KAVIP_IMAGE"] == wanted
+        assert not any("initContainers" in spec for spec in specs)
 
     def test_pods_are_placed_by_the_values(self, helm: Helm) -> None:
         """Values for pods are in the pod template."""

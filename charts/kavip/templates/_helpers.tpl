@@ -1,5 +1,24 @@
 {{- define "kavip.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- $name := .Values.image.repository }}
+{{- with .Values.image.registry }}
+{{- $name = printf "%s/%s" . (regexReplaceAll "^(localhost|[^/]*[.:][^/]*)/" $name "") }}
+{{- end }}
+{{- with .Values.image.digest }}
+{{- printf "%s@%s" $name . }}
+{{- else }}
+{{- printf "%s:%s" $name (.Values.image.tag | default .Chart.AppVersion) }}
+{{- end }}
+{{- end }}
+
+{{- /* Every image that a pod may run, as a list: kavip's own, and those of policies.images. Without policies.images a
+group may name any image. */}}
+{{- define "kavip.relatedImages" -}}
+{{- append .Values.policies.images (include "kavip.image" .) | uniq | sortAlpha | toJson }}
+{{- end }}
+
+{{- /* The names of the pull secrets, comma-separated. */}}
+{{- define "kavip.pullSecrets" -}}
+{{- range $index, $each := .Values.imagePullSecrets }}{{ if $index }},{{ end }}{{ $each.name }}{{ end }}
 {{- end }}
 
 {{- define "kavip.selectorLabels" -}}

@@ -99,13 +99,16 @@ def daemon_set(
     metrics: str = names.Exporter.GEN2BRAIN.value,
     strategy: Mapping[str, Any] | None = None,
     secrets: Collection[str] = (),
+    pull_policy: str = names.PULL_POLICY,
+    pull_secrets: Sequence[str] = (),
 ) -> Manifest:
     """
     The DaemonSet: keepalived and its agent on every node of the group.
 
     *image*: kavip's own. *allowed_cidrs*: the clients that the agents answer, comma-separated. *metrics*: the exporter
     whose metric names the agents use. *strategy*: an update strategy that overrides the group's own. *secrets*: the
-    Secrets with the passwords that nodes run, or switch to.
+    Secrets with the passwords that nodes run, or switch to. *pull_policy*: that of kavip's own image. *pull_secrets*:
+    the administrator's pull secrets, after the group's own.
     """
     settings = {"KAVIP_AGENT_PORT": str(port)}
     if allowed_cidrs:
@@ -116,6 +119,11 @@ def daemon_set(
         settings["KAVIP_AGENT_PASSWORD_DIR"] = PASSWORD_DIR
     spec, labels = group.spec, {names.GROUP_LABEL: group.metadata.name}
     pod = _pod(group, image=image, port=port, settings=settings, secrets=sorted(secrets))
+    for container in (*pod["initContainers"], *pod["containers"]):
+        if container["image"] == image:  # the policy is not about other images that the group names
+            container["imagePullPolicy"] = pull_policy
+    if wanted := _pull_secrets(spec, pull_secrets):
+        pod["imagePullSecrets"] = wanted
     template: Manifest = {"metadata": {"labels": labels}, "spec": pod}
     if spec.daemonset_pod_annotations:
         template["metadata"]["annotations"] = dict(sorted(spec.daemonset_pod_annotations.items()))
@@ -204,7 +212,6 @@ def _pod(
         "priorityClassName": spec.daemonset_pod_priority_class_name,
         "nodeSelector": dict(sorted((spec.node_selector or {}).items())),
         "serviceAccountName": spec.service_account_name,
-        "imagePullSecrets": spec.image_pull_secrets,
         "affinity": spec.affinity,
     }
     return {
@@ -223,6 +230,12 @@ def _pod(
         "volumes": _volumes(group, secrets),
         **{name: value for name, value in optional.items() if value},
     }
+
+
+def _pull_secrets(spec: GroupSpec, further: Sequence[str]) -> list[Any]:
+    """The pull secrets of the group, and those of the administrator that it does not name."""
+    own: list[Any] = spec.image_pull_secrets or []
+    return [*own, *({"name": name} for name in further if {"name": name} not in own)]
 
 
 def _keepalived_container(spec: GroupSpec, image: str, port: int) -> Manifest:
@@ -264,7 +277,7 @@ def _container(
     return {
         "name": name,
         "image": image,
-        "imagePullPolicy": "IfNotPresent",
+        "imagePullPolicy": names.PULL_POLICY,
         "command": command,
         "env": env,
         "resources": _DEFAULT_RESOURCES if spec.resources is None else spec.resources,

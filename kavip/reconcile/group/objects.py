@@ -147,6 +147,8 @@ def _needed_bodies(
             metrics=options.agent_metrics,
             strategy=_ON_DELETE if takeover.is_active else None,
             secrets=published.secrets,
+            pull_policy=options.pull_policy,
+            pull_secrets=options.pull_secrets,
         ),
     )
 
@@ -184,7 +186,7 @@ def _unlisted(group: KeepalivedGroup, options: ReconcileOptions) -> Refusal | No
     spec, images, accounts = group.spec, options.policy_images, options.policy_service_accounts
     if images:
         for name, image in (("image", spec.image), ("agentImage", spec.agent_image)):
-            if image not in {"", names.DEFAULT_IMAGE, options.image, *images}:
+            if image not in {"", names.DEFAULT_IMAGE, *options.related_images}:
                 message = f"spec.{name}: {image!r}: want an image of the chart value policies.images, or none"
                 return Refusal(Reason.INVALID, message)
     if accounts and spec.service_account_name not in {"", "default", *accounts}:

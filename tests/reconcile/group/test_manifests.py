@@ -313,6 +313,22 @@ def test_the_password_reaches_the_agent_alone() -> None:
     }
 
 
+def test_the_pull_policy_is_that_of_kavips_own_image() -> None:
+    """Containers with an image that the group names keep the usual policy."""
+    for own, other in ((build.group(), None), (build.group(image="registry.example/keepalived:2"), "keepalived")):
+        body = manifests.daemon_set(own, image=IMAGE, port=9650, pull_policy="Always")
+        pod = body["spec"]["template"]["spec"]
+        found = {each["name"]: each["imagePullPolicy"] for each in (*pod["initContainers"], *pod["containers"])}
+        assert found == {name: "IfNotPresent" if name == other else "Always" for name in found}
+
+
+def test_the_pod_has_the_pull_secrets_of_group_and_administrator() -> None:
+    """Those of the group come first, and none twice."""
+    group = build.group(image_pull_secrets=[{"name": "own"}, {"name": "b"}])
+    body = manifests.daemon_set(group, image=IMAGE, port=9650, pull_secrets=("a", "b"))
+    assert body["spec"]["template"]["spec"]["imagePullSecrets"] == [{"name": "own"}, {"name": "b"}, {"name": "a"}]
+
+
 def test_the_pod_has_the_groups_fields_for_pods() -> None:
     """The pod has the group's fields for pods, and strings stay strings."""
     group = build.group(
