@@ -8,7 +8,7 @@ SHELL := /bin/bash
 RUN := hack/venv
 REAL := apiserver or netns or cluster or chart or image
 TAG ?= localhost/kavip:dev
-# LOCKED=1: refuse an image whose Debian packages differ from requirements/debian.txt
+# LOCKED=1: refuse an image whose Debian packages differ from requirements/debian-*.txt
 LOCKED ?=
 # Most of the time a test waits for a daemon, so two workers share a core; see hack/schedule.py.
 WORKERS ?= $(shell echo $$((2 * $$(nproc))))
@@ -71,9 +71,12 @@ e2e: ## Kubernetes' own LoadBalancer specs against kavip, over an hour; writes d
 	@$(RUN) python -m hack.e2e
 
 ##@ Build and generate
-.PHONY: image format requirements packages clean
+.PHONY: image image-tests format requirements packages clean
 image: ## kavip's image as an archive, on a base image made here (root); LOCKED=1 refuses other Debian packages
 	@$(RUN) python -m hack.testbed image --dockerfile Dockerfile --tag $(TAG) $(if $(LOCKED),--locked)
+
+image-tests: ## the tests with a real keepalived, with the one of the image instead of this machine's (root)
+	@$(RUN) python -m hack.imagekeepalived pytest -n $(WORKERS) --dist loadfile -m netns
 
 format: ## format the Python code
 	@$(RUN) ruff check --quiet --fix-only
@@ -83,8 +86,8 @@ requirements: ## pin the newest versions of the dependencies in pyproject.toml
 	@$(PIN) --output-file requirements/run.txt
 	@$(PIN) --group dev --output-file requirements/dev.txt
 
-packages: ## lock the Debian packages of the image (root)
-	@$(RUN) python -m hack.testbed packages --tag $(TAG)
+packages: ## lock the Debian packages of the images for amd64 and arm64 (root)
+	@for arch in amd64 arm64; do $(RUN) python -m hack.testbed packages --tag $(TAG) --arch $$arch; done
 
 .PHONY: reference
 reference: ## generate pages of docs/reference

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 import kavip
-from hack.testbed import images, packages
-from hack.testbed.__main__ import LOCK
+from hack.testbed import debianroot, foreign, images, packages
 from hack.testbed.errors import TestbedError
 from hack.testbed.place import Result, run
 from tests.support.manifests import ROOT
@@ -26,6 +25,7 @@ pytestmark = [pytest.mark.image, pytest.mark.timeout(900)]  # the first run buil
 
 
 REQUIREMENTS = ROOT / "requirements" / "run.txt"
+LOCK = packages.lock_of(foreign.native())
 LOCKED = {"LOCKED": "1"}
 
 
@@ -139,7 +139,7 @@ def test_a_build_refuses_packages_that_differ_from_the_lock(archive: Path, tmp_p
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     shutil.copytree(ROOT / "kavip", tmp_path / "kavip", ignore=shutil.ignore_patterns("__pycache__"))
-    lock = tmp_path / "requirements" / "debian.txt"
+    lock = tmp_path / LOCK
 
     def build() -> Path:
         dockerfile = tmp_path / "Dockerfile"
@@ -171,22 +171,24 @@ def test_make_image_prints_the_difference_from_the_lock(archive: Path) -> None:
 
 def test_a_mirror_without_debians_signature_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """debootstrap installs nothing if Debian has not signed the release file, nor without a file of Debian's keys."""
-    release = tmp_path / "mirror" / "dists" / "bookworm" / "Release"
+    suite = debianroot.SUITE
+    release = tmp_path / "mirror" / "dists" / suite / "Release"
     release.parent.mkdir(parents=True)
-    release.write_text("Origin: Debian\nSuite: bookworm\nCodename: bookworm\nComponents: main\nArchitectures: amd64\n")
+    release.write_text(f"Origin: Debian\nSuite: {suite}\nCodename: {suite}\nComponents: main\nArchitectures: amd64\n")
     handler = partial(Quiet, directory=str(tmp_path / "mirror"))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setattr(images, "_mirror", lambda: [f"http://127.0.0.1:{server.server_port}"])
+        mirror = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setattr(debianroot, "mirrors", lambda: ([mirror], []))
         for name in ("http_proxy", "HTTP_PROXY"):
             monkeypatch.delenv(name, raising=False)
         with pytest.raises(TestbedError, match="Failed getting release signature file"):
-            images._debootstrap("localhost/refused", tmp_path / "refused.tar")
-        monkeypatch.setattr(images, "KEYRING", "/nonexistent.gpg")
+            debianroot.make(tmp_path / "refused", foreign.native())
+        monkeypatch.setattr(debianroot, "KEYRING", "/nonexistent.gpg")
         with pytest.raises(TestbedError, match=r"specified keyring file \(/nonexistent.gpg\) not found"):
-            images._debootstrap("localhost/refused", tmp_path / "refused.tar")
+            debianroot.make(tmp_path / "refused", foreign.native())
         server.shutdown()
-    assert not (tmp_path / "refused.tar").exists()
+    assert not (tmp_path / "refused" / "bin").exists()
 
 
 def test_a_changed_wheel_is_refused(tmp_path: Path) -> None:

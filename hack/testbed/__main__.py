@@ -5,14 +5,17 @@ from pathlib import Path
 
 import click
 
-from hack.testbed import debian, images, need, packages, prepare, programs, runs
+from hack.testbed import debian, foreign, images, need, packages, prepare, programs, runs
 from hack.testbed.cluster import Cluster
 from hack.testbed.errors import TestbedError
 from hack.testbed.progress import say, step
 from hack.testbed.segment import BOTH
 
 ARCHIVE = click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Path)
-LOCK = Path("requirements/debian.txt")
+REQUIREMENTS = Path("requirements/run.txt")
+ARCHITECTURE = click.option(
+    "--arch", "architecture", default=foreign.native(), help="amd64 or arm64. [that of this machine]"
+)
 NAME = click.option("--name", default="default", show_default=True, help="Which cluster.")
 
 
@@ -50,7 +53,8 @@ def prepare_all(*, tests: bool) -> None:
 @click.option("--build-arg", "args", multiple=True, metavar="KEY=VALUE")
 @click.option("--volume", "volumes", multiple=True, metavar="SOURCE:TARGET:ro", help="Seen while the image is built.")
 @click.option("--requirements", type=ARCHIVE, help="Wheels to download for /wheels. [requirements/run.txt, if there]")
-@click.option("--locked", is_flag=True, help=f"Refuse Debian packages that differ from {LOCK}.")
+@click.option("--locked", is_flag=True, help="Refuse Debian packages that differ from requirements/debian-*.txt.")
+@ARCHITECTURE
 def get_image(
     dockerfile: Path,
     tag: str,
@@ -58,6 +62,7 @@ def get_image(
     args: tuple[str, ...],
     volumes: tuple[str, ...],
     requirements: Path | None,
+    architecture: str,
     *,
     locked: bool,
 ) -> None:
@@ -65,7 +70,7 @@ def get_image(
     wrong = next((arg for arg in args if "=" not in arg), None)
     if wrong:
         raise click.BadParameter(f"{wrong!r} is not KEY=VALUE", param_hint="--build-arg")
-    usual = dockerfile.parent / "requirements" / "run.txt"
+    usual = dockerfile.parent / REQUIREMENTS
     archive = images.image(
         tag,
         dockerfile=dockerfile,
@@ -73,24 +78,28 @@ def get_image(
         args=dict(arg.split("=", 1) for arg in args),
         volumes=volumes,
         requirements=requirements or (usual if usual.exists() else None),
+        architecture=architecture,
     )
-    lock = dockerfile.parent / LOCK
-    drift = packages.drift(lock, archive) if lock.exists() else []
+    lock = packages.lock_of(architecture)
+    found = dockerfile.parent / lock
+    drift = packages.drift(found, archive) if found.exists() else []
     for line in drift:
-        say(f"{LOCK}: {line}")
-    if locked and (drift or not lock.exists()):
-        raise TestbedError(f"{tag} is not what {LOCK} locks: run `make packages`, read the difference and commit it")
+        say(f"{lock}: {line}")
+    if locked and (drift or not found.exists()):
+        raise TestbedError(f"{tag} is not what {lock} locks: run `make packages`, read the difference and commit it")
     click.echo(archive)
 
 
 @main.command("packages")
 @click.option("--tag", required=True, help="The image's name.")
-def lock_packages(tag: str) -> None:
+@ARCHITECTURE
+def lock_packages(tag: str, architecture: str) -> None:
     """Build kavip's image of this checkout, and lock its Debian packages."""
-    archive = images.image(tag, dockerfile=Path("Dockerfile").absolute(), requirements=Path("requirements/run.txt"))
-    for line in packages.drift(LOCK, archive):
+    dockerfile, lock = Path("Dockerfile").absolute(), packages.lock_of(architecture)
+    archive = images.image(tag, dockerfile=dockerfile, requirements=REQUIREMENTS, architecture=architecture)
+    for line in packages.drift(lock, archive):
         say(line)
-    packages.write(LOCK, archive)
+    packages.write(lock, archive)
 
 
 @main.command()

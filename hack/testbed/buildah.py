@@ -23,11 +23,13 @@ def build(
     archive: Path,
     args: Mapping[str, str] | None = None,
     volumes: Sequence[str] = (),
+    architecture: str = "",
 ) -> None:
     """Build an image and write it as a docker-archive; it stays in the store for others to build upon."""
     need.packages(f"image {tag}", need.IMAGES)
     options = [f"--build-arg={name}={value}" for name, value in (args or {}).items()]
     options += [f"--volume={volume}" for volume in volumes]
+    options += [f"--arch={architecture}"] if architecture else []
     options += [f"--cni-config-dir={_store() / 'cni'}"]  # unused, but made: by default below /etc
     options += [
         "--layers",

@@ -51,9 +51,9 @@ def installable() -> bool:
     return os.geteuid() == 0 and shutil.which("apt-get") is not None
 
 
-def install() -> None:
-    """Install the missing packages; without root, print their names."""
-    absent = missing()
+def install(packages: Mapping[str, str] = PACKAGES) -> None:
+    """Install the packages whose program is missing; without root, print their names."""
+    absent = [package for package, program in packages.items() if not _present(program)]
     if not absent:
         return
     if not installable():

@@ -13,20 +13,17 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hack.testbed import buildah, cache, debian, need, place
+from hack.testbed import buildah, cache, debianroot, foreign, need, place
 from hack.testbed.errors import TestbedError
-from hack.testbed.place import build_environment, run
+from hack.testbed.place import run
 from hack.testbed.progress import step
 
 PAUSE = "localhost/pause:1"
 WEB = "localhost/web:1"
 BASE = "localhost/kavip-base"
-PACKAGES = ("python3", "python3-pip", "python3-venv", "keepalived", "iproute2", "ca-certificates")
-KEYRING = debian.PACKAGES["debian-archive-keyring"]  # Debian's own keys, whichever mirror is used
-_CODE = (buildah, place)  # what builds an image, besides this module
+_CODE = (buildah, debianroot, foreign, place)  # what builds an image, besides this module
 _KEEP = 3  # archives of one tag: each is a third of a gigabyte
 _RECIPES = Path(__file__).parent / "images"
-_STRIP = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "var/cache/apt", "var/lib/apt/lists")
 
 
 def pause() -> Path:
@@ -39,15 +36,16 @@ def web() -> Path:
     return _small(WEB, "web", ["web.c", "web.dockerfile"])
 
 
-def base() -> tuple[str, Path]:
-    """Name and archive of the base image; the first time this takes about a minute."""
+def base(architecture: str = "") -> tuple[str, Path]:
+    """Name and archive of the base image, for this machine unless another architecture is named; it takes minutes."""
     need.packages("the base image", need.IMAGES)
-    inputs = (_RECIPES / "base.dockerfile", *PACKAGES, *_STRIP)
-    path = cache.place_of("images/base", _debootstrap, *inputs, code=_CODE, suffix=".tar")
+    architecture = architecture or foreign.native()
+    name, inputs = f"images/base-{architecture}", (_RECIPES / "base.dockerfile", architecture)
+    path = cache.place_of(name, _make_base, *inputs, code=_CODE, suffix=".tar")
     # so that two checkouts with different bases do not use each other's image
-    tag = f"{BASE}:bookworm-{path.stem.removeprefix('base-')}"
-    build = functools.partial(_debootstrap, tag)
-    return tag, cache.entry("images/base", build, *inputs, code=_CODE, suffix=".tar")
+    tag = f"{BASE}:{debianroot.SUITE}-{path.stem.removeprefix('base-')}"
+    build = functools.partial(_make_base, tag, architecture)
+    return tag, cache.entry(name, build, *inputs, code=_CODE, suffix=".tar")
 
 
 def image(
@@ -58,28 +56,38 @@ def image(
     args: Mapping[str, str] | None = None,
     volumes: Sequence[str] = (),
     requirements: Path | None = None,
+    architecture: str = "",
 ) -> Path:
     """
-    The archive of an image of a checkout, on our base image unless another is named.
+    The archive of an image of a checkout, on our base image unless another is named; by default for this machine.
 
     It is built again only when one of its inputs changed.
     """
     context = dockerfile.absolute().parent
     inputs = [*_copied(dockerfile, context), dockerfile]
+    architecture = architecture or foreign.native()
     if base_tag is None:
-        base_tag, archive = base()
+        base_tag, archive = base(architecture)
         buildah.load(base_tag, archive)
     args = {"BASE": base_tag, **(args or {})}
     if requirements:
-        wheels = download(requirements)
+        wheels = download(requirements, architecture)
         args["PIP_ARGS"] = "--no-index --find-links /wheels"
         volumes = [*volumes, f"{wheels}:/wheels:ro"]
     names = [str(path.relative_to(context)) for path in inputs]
     named = (tag, repr(sorted(args.items())), repr(sorted(volumes)), repr(names))
 
     def make(draft: Path) -> None:
-        with step(f"Build image {tag}", f"from {dockerfile.name}, on {base_tag}"):
-            buildah.build(tag, dockerfile=dockerfile, context=context, archive=draft, args=args, volumes=volumes)
+        with step(f"Build image {tag}", f"from {dockerfile.name}, on {base_tag}"), foreign.emulated(architecture):
+            buildah.build(
+                tag,
+                dockerfile=dockerfile,
+                context=context,
+                archive=draft,
+                args=args,
+                volumes=volumes,
+                architecture=architecture,
+            )
 
     name = re.sub(r"[^a-z0-9.]+", "-", tag.lower())
     archive = cache.entry(f"images/{name}", make, *named, *inputs, code=_CODE, suffix=".tar")
@@ -87,18 +95,20 @@ def image(
     return archive
 
 
-def download(requirements: Path) -> Path:
+def download(requirements: Path, architecture: str = "") -> Path:
     """A directory with the wheels that a requirements file pins, for the Python of the base image."""
+    machine = foreign.ARCHITECTURES[architecture or foreign.native()].machine
 
     def make(draft: Path) -> None:
-        options = ["--quiet", "--require-hashes", "--only-binary=:all:", "--python-version=3.11"]
+        options = ["--quiet", "--require-hashes", "--only-binary=:all:", f"--python-version={debianroot.PYTHON}"]
+        options += [f"--platform=manylinux_2_{minor}_{machine}" for minor in (28, 17)]
         with step("Download wheels", f"what {requirements.name} pins, for the image"):
             run(
                 [sys.executable, "-m", "pip", "download", *options, f"--requirement={requirements}", f"--dest={draft}"],
                 timeout=1800,
             )
 
-    return cache.entry("wheels", make, requirements, code=[place])
+    return cache.entry("wheels", make, requirements, machine, code=[place, debianroot])
 
 
 def _small(tag: str, name: str, recipe: Sequence[str]) -> Path:
@@ -115,37 +125,25 @@ def _small(tag: str, name: str, recipe: Sequence[str]) -> Path:
     return cache.entry(f"images/{name}", make, *(_RECIPES / file for file in recipe), code=_CODE, suffix=".tar")
 
 
-def _debootstrap(tag: str, draft: Path) -> None:
-    """Install Debian into a directory, remove what an image does not need, and build the image from a tar of it."""
+def _make_base(tag: str, architecture: str, draft: Path) -> None:
+    """Install Debian into a directory, and build the image from a tar of it."""
     context = draft.with_suffix(".context")
     cache.discard(context)
     context.mkdir(parents=True)
     root = context / "root"
-    with step("Install Debian for the base image", "debootstrap with Python and keepalived; about a minute"):
-        # in a mount namespace of its own, so that nothing stays mounted below it if it is interrupted
-        command = ["unshare", "--mount", "debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
-        command += [f"--keyring={KEYRING}", "--force-check-gpg"]  # without a keyring it would only warn
-        run([*command, "bookworm", str(root), *_mirror()], timeout=1800, env=build_environment(), inherit=False)
-    for path in _STRIP:
-        cache.discard(root / path)
-    for needed in ("var/cache/apt/archives/partial", "var/lib/apt/lists/partial"):
-        (root / needed).mkdir(parents=True)
+    with (
+        step(f"Install Debian for {architecture}", f"debootstrap {debianroot.SUITE} with Python and keepalived"),
+        foreign.emulated(architecture),
+    ):
+        debianroot.make(root, architecture)
     run(
         ["tar", "--create", f"--file={context / 'root.tar'}", f"--directory={root}", "--one-file-system", "."],
         timeout=600,
     )
     with step("Build the base image", "from that directory"):
-        buildah.build(tag, dockerfile=_RECIPES / "base.dockerfile", context=context, archive=draft)
+        recipe = _RECIPES / "base.dockerfile"
+        buildah.build(tag, dockerfile=recipe, context=context, archive=draft, architecture=architecture)
     shutil.rmtree(context)
-
-
-def _mirror() -> list[str]:
-    """
-    The URL from which this machine's own apt gets bookworm; empty if it does not, then debootstrap has its default.
-    """
-    form = ["--format", "$(REPO_URI)", "Codename: bookworm", "Component: main", "Identifier: Packages"]
-    done = run(["apt-get", "indextargets", *form], check=False)
-    return done.stdout.split()[:1]
 
 
 def _copied(dockerfile: Path, context: Path) -> list[Path]:

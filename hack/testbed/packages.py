@@ -1,15 +1,13 @@
-"""The Debian packages of kavip's image, and the lock that lists them: `requirements/debian.txt`.
+"""The Debian packages of kavip's image, and the lock that lists them: `requirements/debian-ARCHITECTURE.txt`.
 
 The image lists its packages in `/usr/share/kavip/packages.txt`: name, version and architecture, one package a line. The
 lock is such a list, below a comment. Mirrors drop old versions, so a build installs what the mirror has; the difference
 is printed, and a release refuses it.
 """
 
-import json
-import tarfile
 from pathlib import Path
-from typing import IO
 
+from hack.testbed import dockerarchive
 from hack.testbed.errors import TestbedError
 
 LIST = "usr/share/kavip/packages.txt"
@@ -18,15 +16,18 @@ _HEAD = """\
 """
 
 
+def lock_of(architecture: str) -> Path:
+    """The path of the lock, in a checkout, of the image for that architecture."""
+    return Path(f"requirements/debian-{architecture}.txt")
+
+
 def listed(archive: Path) -> list[str]:
     """The packages of the image in a docker-archive."""
-    with tarfile.open(archive) as image:
-        manifest = json.load(_opened(image, "manifest.json"))
-        for layer in reversed(manifest[0]["Layers"]):
-            with tarfile.open(fileobj=_opened(image, layer)) as files:
-                found = next((member for member in files if member.name.removeprefix("./") == LIST), None)
-                if found:
-                    return _opened(files, found).read().decode().splitlines()
+    for layer in reversed(dockerarchive.layers(archive)):
+        with dockerarchive.opened_layer(archive, layer) as files:
+            found = next((member for member in files if member.name.removeprefix("./") == LIST), None)
+            if found and (file := files.extractfile(found)):
+                return file.read().decode().splitlines()
     raise TestbedError(f"{archive} has no /{LIST}: the Dockerfile of kavip writes it")
 
 
@@ -46,9 +47,3 @@ def drift(lock: Path, archive: Path) -> list[str]:
     wanted, found = set(locked(lock)), set(listed(archive))
     signs = {package: "-" if package in wanted else "+" for package in wanted ^ found}
     return [f"{signs[package]} {package}" for package in sorted(signs)]
-
-
-def _opened(archive: tarfile.TarFile, member: str | tarfile.TarInfo) -> IO[bytes]:
-    file = archive.extractfile(member)
-    assert file is not None, f"{member} is a directory"
-    return file

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hack.testbed import images, packages
-from hack.testbed.__main__ import LOCK, main
+from hack.testbed import foreign, images, packages
+from hack.testbed.__main__ import main
 from hack.testbed.errors import TestbedError
 
+LOCK = packages.lock_of(foreign.native())
 HELD = ("apt 2.6.1 amd64", "keepalived 1:2.2.7-1+b2 amd64", "netbase 6.4 all")
 
 
