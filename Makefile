@@ -71,6 +71,13 @@ e2e: ## Kubernetes' own LoadBalancer specs against kavip, over an hour; writes d
 	@$(RUN) python -m hack.e2e
 
 ##@ Build and generate
+.PHONY: release publish
+release: ## make dist/ for VERSION=1.0.0, for REGISTRY=registry.example/team; COSIGN_KEY=FILE signs it (root)
+	@$(RUN) python -m hack.release build $(VERSION) $(if $(REGISTRY),--registry $(REGISTRY))
+
+publish: ## push image and chart of dist/ to REGISTRY=registry.example/team; COSIGN_KEY=FILE signs them
+	@$(RUN) python -m hack.release publish $(REGISTRY)
+
 .PHONY: image image-tests format requirements packages clean
 image: ## kavip's image as an archive, on a base image made here (root); LOCKED=1 refuses other Debian packages
 	@$(RUN) python -m hack.testbed image --dockerfile Dockerfile --tag $(TAG) $(if $(LOCKED),--locked)

@@ -18,7 +18,9 @@ from hack.testbed.progress import say, step
 
 PROGRAM: Final = Path("usr/sbin/keepalived")
 _LIBRARIES: Final = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu")
-_MOUNT: Final = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
+_MOUNT: Final = 'mount --bind "$1" "/$2" && mount --bind "$3" "/$4" && shift 4 && exec "$@"'
+_OPTIONS: Final = Path("etc/keepalived")
+"""Debian's keepalived 2.3 does not start without a file that is there."""
 
 
 def program() -> Path:
@@ -37,7 +39,7 @@ def program() -> Path:
         libraries = ":".join(str(root / each) for each in _LIBRARIES)
         linker = run(["patchelf", "--print-interpreter", str(root / PROGRAM)]).stdout.strip().lstrip("/")
         # an rpath, not a runpath, so that the libraries of libraries are found there as well
-        flags = ["--force-rpath", f"--set-rpath={libraries}", f"--set-interpreter={root / linker}"]
+        flags = ["--force-rpath", "--set-rpath", libraries, "--set-interpreter", str(root / linker)]
         draft = root / "keepalived.draft"
         run(["patchelf", *flags, "--output", str(draft), str(root / PROGRAM)])
         draft.rename(patched)
@@ -47,8 +49,10 @@ def program() -> Path:
 def main() -> None:
     """Replace this process by the command."""
     found = program()
-    say(f"keepalived is that of the image: {run([str(found), '--version']).stderr.splitlines()[0]}")
-    command = ["unshare", "--mount", "sh", "-c", _MOUNT, "sh", str(found), f"/{PROGRAM}", *sys.argv[1:]]
+    places = str(found), str(PROGRAM), str(found.parent / _OPTIONS), str(_OPTIONS)
+    command = ["unshare", "--mount", "sh", "-c", _MOUNT, "sh", *places]
+    say(run([*command, f"/{PROGRAM}", "--version"]).stderr.splitlines()[0])
+    command += sys.argv[1:]
     os.execvp(command[0], command)
 
 

@@ -27,6 +27,7 @@ _WRITTEN_BY_THE_INSTALLATION = (
     *("etc/machine-id", "etc/resolv.conf", "etc/hostname", "etc/.pwd.lock", "root/.wget-hsts"),
     *("etc/passwd-", "etc/group-", "etc/shadow-", "etc/gshadow-", "etc/subuid-", "etc/subgid-"),
     *("var/log/*", "var/cache/debconf/*", "var/cache/ldconfig/*", "var/lib/dpkg/*-old", "tmp/*"),
+    "dev/*",  # a runtime makes its own; a layer with devices cannot be unpacked without root
 )
 _EMPTY = ("etc/machine-id", "etc/resolv.conf")
 """A runtime mounts files on these, or expects them."""
