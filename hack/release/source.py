@@ -16,7 +16,7 @@ from hack.testbed.place import run
 
 ROOT: Final = Path(__file__).parents[2]
 _SEMVER: Final = re.compile(r"(0|[1-9]\d*)(\.(0|[1-9]\d*)){2}(-[0-9A-Za-z.-]+)?")
-_VERSION: Final = re.compile(r'^__version__ = "(.+)"$', re.MULTILINE)
+_VERSION: Final = re.compile(r'^__version__: Final = "(.+)"$', re.MULTILINE)
 _STAMPED: Final = (
     "kavip/__init__.py",
     "pyproject.toml",
