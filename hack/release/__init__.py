@@ -6,7 +6,7 @@
     plugin                      kubectl-kavip, as one file for each platform
     notes, sbom, signature      what changed, what is in the image, and who says so
     build                       all of it, in order; a new kind of artifact has its place there
-    publish                     pushes image and chart to a registry
+    publish, registry           pushes image and chart; a registry on the testbed
 
 The time of every file is at most that of the commit. So a second build of a commit, with the same Debian packages,
 gives the same bytes.

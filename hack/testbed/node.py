@@ -14,6 +14,8 @@ from hack.testbed.programs import Programs
 from hack.testbed.segment import Address, Host
 
 PODS = ("198.18.0.0/16", "2001:db8:18::/48")
+REGISTRIES = "certs.d"
+"""The directory, in the home of a node, where containerd looks for registries when it pulls; there need be none."""
 _SOCKET = "/run/containerd/containerd.sock"
 _PLUGINS = "/usr/lib/cni"
 
@@ -95,6 +97,8 @@ root = "{home}/containerd"
   sandbox_image = "{images.PAUSE}"
   disable_apparmor = true
   restrict_oom_score_adj = true  # root of a container or sandbox may lack CAP_SYS_RESOURCE
+[plugins."io.containerd.grpc.v1.cri".registry]
+  config_path = "{home / REGISTRIES}"
 [plugins."io.containerd.grpc.v1.cri".cni]
   bin_dir = "{_PLUGINS}"
   conf_dir = "{home}/cni"

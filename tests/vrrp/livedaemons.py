@@ -1,6 +1,7 @@
-"""Real keepalived daemons on the nodes of a segment, each with the group's text as it is; they resolve ``@node``."""
+"""Real keepalived daemons on the nodes of a segment, each with those lines of the group's text that agents give it."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -9,8 +10,11 @@ from typing import Any, Self
 
 from hack.testbed import process
 from hack.testbed.errors import TestbedError
+from hack.testbed.place import run
 from hack.testbed.process import Process
 from hack.testbed.segment import Host, Segment
+from kavip.agent.config.localize import node_lines
+from kavip.vrrp.tracking import TRACK_DIR
 
 PATIENCE = 60.0  # a limit for a busy machine; no test waits for it to pass
 STATES = ("INIT", "BACKUP", "MASTER", "FAULT")
@@ -106,7 +110,7 @@ class Daemon:
 
     def _write(self, text: str) -> None:
         fresh = self._file.with_suffix(".new")
-        fresh.write_text(text, encoding="ascii")
+        fresh.write_text("\n".join(node_lines(text, self.host.name)), encoding="ascii")
         fresh.chmod(0o644)
         fresh.replace(self._file)
 
@@ -180,12 +184,20 @@ def leaders(instances: Iterable[Any], among: Callable[[str], bool] = lambda _: T
 def check(host: Host, text: str, *, node: str = "") -> str:
     """The errors of ``keepalived --config-test`` for *text* on *host* as *node*; "" for none."""
     path = host.home / "test.conf"
-    path.write_text(text, encoding="ascii")
+    path.write_text("\n".join(node_lines(text, node or host.name)), encoding="ascii")
     path.chmod(0o644)
+    host.exec("mkdir", "--parents", TRACK_DIR)  # agents make it first
     result = host.exec(
         "keepalived", "--config-test", f"--config-id={node or host.name}", f"--use-file={path}", check=False
     )
     return f"exit {result.returncode}: {result.stderr}" if result.returncode or result.stderr else ""
+
+
+def installed_version() -> str:
+    """The version of keepalived on this machine."""
+    found = re.search(r"v(\d+(?:\.\d+)+)", run(["/usr/sbin/keepalived", "--version"]).stderr)
+    assert found
+    return found[1]
 
 
 def _counts(seen: dict[Daemon, dict[str, Seen]]) -> dict[Daemon, dict[str, tuple[int, int]]]:

@@ -20,6 +20,7 @@ from kavip.agent.config.model import LocalizedConfig, MountedConfig, ParsedConfi
 from kavip.agent.config.sources import source_notes, unusable_sources
 from kavip.api.address import read_address
 from kavip.api.agent import NodeProblem, ProblemCode
+from kavip.vrrp.instances import NO_SOURCE
 from kavip.vrrp.tracking import TRACK_DIR
 from kavip.vrrp.virtualips import VirtualIP
 
@@ -28,6 +29,9 @@ PASSWORD: Final = re.compile(r"[A-Za-z0-9_-]{1,8}")
 _CONDITION: Final = re.compile(r"( *)@(\^?)([A-Za-z0-9.-]+) (\S.*)")
 _ADDRESS: Final = re.compile(r" +([0-9A-Fa-f:.]+)/([0-9]{1,3}) dev (\S+)")
 _INTERFACE: Final = re.compile(r"^( *interface | *[0-9A-Fa-f:.]+/[0-9]+ dev )\S+$")
+_SOURCE: Final = "unicast_src_ip"
+_PEERS: Final = "    unicast_peer {"
+_NO_SOURCES: Final = frozenset(str(address) for address in NO_SOURCE.values())
 _OLD_TRACK_FILE: Final = "vrrp_track_file "
 _TRACK_FILE: Final = f'    file "{TRACK_DIR}/'
 _UNSAFE_NAME: Final = re.compile(r"[^A-Za-z0-9._-]")
@@ -58,7 +62,7 @@ def localize(
 
 def _node_text(mounted: MountedConfig, facts: NodeFacts, *, interface: str) -> str | RefusedConfig:
     """The text of *mounted* for this node, with *interface* in place of the group's unless it is ""."""
-    lines = [_with_track_dir(line, facts.track_dir) for line in _resolved(mounted.text, facts.node)]
+    lines = [_with_track_dir(line, facts.track_dir) for line in node_lines(mounted.text, facts.node)]
     if any(line.strip() == AUTHENTICATION_MARKER for line in lines):
         if fault := _password_fault(mounted.password):
             return fault
@@ -151,8 +155,36 @@ def _header(node: str, config_hash: str, password: str) -> str:
     return f"# kavip: localised for {node}; configuration {config_hash}{named}"
 
 
+def node_lines(text: str, node: str) -> Iterator[str]:
+    """
+    The lines of *text* that this node runs.
+
+    Where the text has no source address for the node, it runs without peers, so that `unicast_fault_no_peer` keeps it
+    from becoming master. The lack of a source address alone does so only up to keepalived 2.2.7.
+    """
+    block: list[str] = []
+    for line in _resolved(text, node):
+        if line.startswith("vrrp_instance "):
+            yield from _without_peers_if_unlisted(block)
+            block = []
+        block.append(line)
+    yield from _without_peers_if_unlisted(block)
+
+
+def _without_peers_if_unlisted(block: list[str]) -> Iterator[str]:
+    sources = {value for keyword, _, value in (line.strip().partition(" ") for line in block) if keyword == _SOURCE}
+    if not sources or not sources <= _NO_SOURCES:
+        yield from block
+        return
+    in_peers = False
+    for line in block:
+        keyword = line.strip().partition(" ")[0]
+        in_peers = line == _PEERS or (in_peers and keyword != "}")
+        if keyword != "unicast_ttl" and (line == _PEERS or not in_peers):  # keepalived refuses the former without peers
+            yield line
+
+
 def _resolved(text: str, node: str) -> Iterator[str]:
-    """The lines of *text* that this node runs."""
     for line in text.split("\n"):
         match = _CONDITION.fullmatch(line)
         if match is None:

@@ -84,6 +84,13 @@ def test_a_node_gets_its_own_lines() -> None:
     assert "@" not in found.text
 
 
+def test_a_node_that_the_text_does_not_list_has_no_peers() -> None:
+    """A foreign source address alone does not stop keepalived 2.3 from becoming master; a lack of peers does."""
+    found = localized(TEXT, facts(node="n9"))
+    assert "unicast_fault_no_peer" in found.text and "unicast_peer {\n    }" in found.text
+    assert "min_ttl" not in found.text and "unicast_ttl" not in found.text
+
+
 def test_a_node_name_is_compared_whole() -> None:
     """Node n1 gets no lines of node n10 or n1.example."""
     text = TEXT.replace("@n2 ", "@n10 ").replace("@^n2 ", "@^n1.example ")

@@ -10,6 +10,7 @@ from kavip.agent.keepalived.bisect import located
 from kavip.agent.keepalived.configtest import ConfigTest, Program, version_problem
 from kavip.agent.keepalived.rundir import RunDirectory
 from kavip.api.agent import ProblemCode
+from tests.vrrp.livedaemons import installed_version
 
 KEEPALIVED = "/usr/sbin/keepalived"
 INSTANCE = """\
@@ -114,7 +115,7 @@ def test_an_untested_version_is_a_problem(version: str, known: bool) -> None:
 @pytest.mark.netns
 def test_keepalived_reports_its_version_and_dump_signal(tmp_path: Path) -> None:
     """The real one."""
-    assert config_test(KEEPALIVED, tmp_path).program() == Program(version="2.2.7", json_signal=36)
+    assert config_test(KEEPALIVED, tmp_path).program() == Program(version=installed_version(), json_signal=36)
 
 
 @pytest.mark.netns

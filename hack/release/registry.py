@@ -1,0 +1,50 @@
+"""A registry in a cluster of the testbed: the only one that the nodes reach."""
+
+import json
+from typing import Final
+
+from hack.release import tools
+from hack.testbed.certs import Authority
+from hack.testbed.cluster import Cluster
+from hack.testbed.node import REGISTRIES
+from hack.testbed.place import run
+from hack.testbed.process import wait_for
+
+PORT: Final = 5000
+_READY: Final = 120.0
+
+
+class Registry:
+    """Runs on the machine of the control plane. *address*: host and port. *trust*: a directory with its CA, ca.crt."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._folder = cluster.state / "registry"
+        self.address = f"{cluster.control.ipv4}:{PORT}"
+        self.trust = self._folder / "trust"
+
+    def start(self) -> None:
+        """Start it, and let every node trust it."""
+        authority = Authority(self.trust)
+        pair = authority.issue("registry", hosts=[self._cluster.control.ipv4])
+        certificate, key = pair.write(self._folder, "server")
+        config = self._folder / "config.json"  # JSON is YAML
+        http = {"addr": f":{PORT}", "tls": {"certificate": str(certificate), "key": str(key)}}
+        storage = {"filesystem": {"rootdirectory": str(self._folder / "data")}}
+        config.write_text(json.dumps({"version": 0.1, "storage": storage, "http": http}))
+        control = self._cluster.control
+        control.spawn(tools.program("registry"), "serve", str(config), log=self._folder / "registry.log")
+        probe = control.command("curl", "--silent", f"--cacert={self.trust / 'ca.crt'}", f"https://{self.address}/v2/")
+        wait_for("the registry answers", lambda: run(probe, check=False).returncode == 0, timeout=_READY)
+        self.mirror(self.address)
+
+    def mirror(self, host: str) -> None:
+        """Let every node pull the images of *host* from here."""
+        for node in self._cluster.nodes:
+            folder = node.home / REGISTRIES / host
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "hosts.toml").write_text(
+                f'server = "https://{self.address}"\n'
+                f'[host."https://{self.address}"]\n'
+                f'capabilities = ["pull", "resolve"]\nca = "{self.trust / "ca.crt"}"\n'
+            )
