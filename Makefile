@@ -71,7 +71,11 @@ e2e: ## Kubernetes' own LoadBalancer specs against kavip, over an hour; writes d
 	@$(RUN) python -m hack.e2e
 
 ##@ Build and generate
-.PHONY: release publish
+.PHONY: release publish test-release
+test-release: ## make a release twice and compare; run, install and verify it, without a network, on a real registry (root)
+	@$(RUN) python -m hack.testbed prepare
+	@$(RUN) pytest -m release --timing tests/release
+
 release: ## make dist/ for VERSION=1.0.0, for REGISTRY=registry.example/team; COSIGN_KEY=FILE signs it (root)
 	@$(RUN) python -m hack.release build $(VERSION) $(if $(REGISTRY),--registry $(REGISTRY))
 

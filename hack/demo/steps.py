@@ -35,11 +35,12 @@ def install(session: Session, *, repository: str, tag: str) -> None:
     image = ["--set", f"image.repository={repository}", "--set", f"image.tag={tag}", "--set", "image.pullPolicy=Never"]
     session.helm("install", "kavip", str(CHART), "-n", NAMESPACE, "--create-namespace", *image)
     for role in ROLES:
-        session.wait(f"both replicas of kavip-{role} are ready", partial(_are_ready, session, role))
+        session.wait(f"both replicas of kavip-{role} are ready", partial(are_ready, session, role))
     session.kubectl("get", "pods", "-n", NAMESPACE, "-o", "wide")
 
 
-def _are_ready(session: Session, role: str) -> bool:
+def are_ready(session: Session, role: str) -> bool:
+    """Whether both pods of a Deployment of kavip are ready."""
     found = session.get("deployment", f"kavip-{role}", "-n", NAMESPACE) or {}
     return bool(found.get("status", {}).get("readyReplicas") == 2)
 

@@ -65,9 +65,10 @@ def build(
 @click.argument("registry")
 @DIST
 @KEY
-def publish_release(registry: str, dist: Path, key: str) -> None:
+@click.option("--ca", type=click.Path(path_type=Path, file_okay=False), help="A folder with the registry's CA, ca.crt.")
+def publish_release(registry: str, dist: Path, key: str, ca: Path | None) -> None:
     """Push image and chart of dist/ to REGISTRY, and sign them."""
-    publish.push(dist.absolute(), registry, key=key)
+    publish.push(dist.absolute(), registry, key=key, ca=ca)
 
 
 if __name__ == "__main__":

@@ -7,20 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from hack.release import build, source
+from hack.release import build, source, tools
 from hack.release.source import Source
 from hack.testbed.place import run
 from tests.support.manifests import ROOT
 
 VERSION = "1.0.0"
 REGISTRY = "registry.example/team"
+URL = "https://example.org/1.0.0"
 ARCHITECTURES = tuple(os.environ.get("ARCHITECTURES", "amd64,arm64").split(","))
 PASSWORD = "only for tests"
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A release in the folder *dist*, and the *public* key of its signature, whose other half is *key*."""
+    """A release in the folder *dist*; the *public* key of its signature, whose other half is *key*."""
 
     dist: Path
     key: Path
@@ -28,7 +29,7 @@ class Release:
 
     @property
     def digests(self) -> dict[str, str]:
-        """The digest of image and chart, by name."""
+        """The digest of image and chart, by repository."""
         lines = (self.dist / build.DIGESTS).read_text().splitlines()
         return {name.partition(":")[0]: digest for digest, name in (line.split() for line in lines)}
 
@@ -38,6 +39,11 @@ def revision() -> str:
     return run(["git", "stash", "create"], cwd=ROOT).stdout.strip() or "HEAD"
 
 
+def make(checkout: Source, out: Path, *, key: str = "") -> None:
+    """Write a release. Newer Debian packages than the locks have are no reason to fail a test."""
+    build.build(checkout, out, registry=REGISTRY, architectures=ARCHITECTURES, url=URL, key=key, locked=False)
+
+
 @pytest.fixture(scope="session")
 def checkout() -> Iterator[Source]:
     """The files of the release."""
@@ -45,7 +51,13 @@ def checkout() -> Iterator[Source]:
         yield found
 
 
-def make(checkout: Source, out: Path, *, key: str = "") -> None:
-    """Write a release."""
-    url = "https://example.org/1.0.0"
-    build.build(checkout, out, registry=REGISTRY, architectures=ARCHITECTURES, url=url, key=key, locked=False)
+@pytest.fixture(scope="session")
+def release(checkout: Source, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
+    """The release, signed with a key of its own."""
+    folder = tmp_path_factory.mktemp("release")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COSIGN_PASSWORD", PASSWORD)
+        run([tools.program("cosign"), "generate-key-pair"], cwd=folder)
+        key = folder / "cosign.key"
+        make(checkout, folder / "dist", key=str(key))
+        yield Release(folder / "dist", key, folder / "cosign.pub")
