@@ -4,6 +4,8 @@ import os
 import re
 import subprocess
 
+import yaml
+
 from tests.support.manifests import ROOT
 
 MAP = {"demo", "test", "test-unit", "lint", "bench", "cluster", "cluster-down", "image", "clean"}
@@ -28,6 +30,15 @@ def test_ci_runs_what_everybody_runs() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
     assert script.read_text().splitlines()[-1] == "exec make test"
+
+
+def test_the_forge_runs_targets_that_exist() -> None:
+    """The workflow runs `make` only, with targets of the Makefile, and has the programs of a release from there."""
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yaml").read_text())
+    commands = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
+    targets = set(re.findall(r"\bmake ([a-z-]+)", "\n".join(commands)))
+    listed = set(re.findall(r"^  make ([a-z0-9-]+) +\S", call("make").stdout, re.MULTILINE))
+    assert {"test", "test-release", "release", "publish"} == targets <= listed
 
 
 def test_an_old_python_is_named() -> None:
