@@ -66,6 +66,10 @@ endurance: ## write 20,000 Services while kavip is restarted, drained and killed
 upgrade: ## upgrade from FROM=COMMIT, its chart and its image, and roll back, with VIPs up (root)
 	@$(RUN) python -m hack.upgrade $(FROM)
 
+.PHONY: compat
+compat: ## the first chapter of the demo and a fail-over on other versions of Kubernetes, and in each mode of kube-proxy (root)
+	@$(RUN) python -m hack.compat
+
 .PHONY: e2e
 e2e: ## Kubernetes' own LoadBalancer specs against kavip, over an hour; writes docs/reference/conformance.md (root)
 	@$(RUN) python -m hack.e2e

@@ -45,10 +45,11 @@ class Cluster:
         families: tuple[int, ...] = BOTH,
         with_dns: bool = False,
         kind: type[Node] = Node,
+        proxy_mode: str = "nftables",
     ) -> None:
         """
         `images`: archives to load into every node, besides those of the testbed. `with_dns`: CoreDNS runs, too.
-        `kind`: of the nodes.
+        `kind`: of the nodes. `proxy_mode`: how kube-proxy writes its rules.
         """
         self.state = state
         self._programs = programs
@@ -64,6 +65,7 @@ class Cluster:
         self._dns = dns.addresses(services) if with_dns else ()
         for node in self.nodes:
             node.dns = self._dns
+            node.proxy_mode = proxy_mode
         self.plane = ControlPlane(
             programs,
             state,

@@ -27,6 +27,7 @@ class Node(Host):
         super().__init__(name, home, number)
         self.dns: tuple[str, ...] = ()  # the cluster's name servers, for pods
         self.kubelet: dict[str, object] = {}  # fields of its configuration that differ from those of other nodes
+        self.proxy_mode = "nftables"  # kernels without IPVS and xt_statistic have this one
         self._programs = programs
 
     def start_runtime(self) -> None:
@@ -63,7 +64,7 @@ class Node(Host):
             self._programs["kube-proxy"],
             f"--kubeconfig={state / 'system-kube-proxy.kubeconfig'}",
             f"--hostname-override={self.name}",
-            "--proxy-mode=nftables",  # kernels without IPVS and xt_statistic have this one
+            f"--proxy-mode={self.proxy_mode}",
             f"--cluster-cidr={','.join(self.spoken(*PODS))}",
             "--conntrack-max-per-core=0",  # 0: do not set sysctls of the real machine
             "--conntrack-tcp-timeout-established=0s",
