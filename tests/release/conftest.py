@@ -9,6 +9,7 @@ import pytest
 
 from hack.release import build, source, tools
 from hack.release.source import Source
+from hack.testbed import cache
 from hack.testbed.place import run
 from tests.support.manifests import ROOT
 
@@ -39,11 +40,6 @@ def revision() -> str:
     return run(["git", "stash", "create"], cwd=ROOT).stdout.strip() or "HEAD"
 
 
-def make(checkout: Source, out: Path, *, key: str = "") -> None:
-    """Write a release. Newer Debian packages than the locks have are no reason to fail a test."""
-    build.build(checkout, out, registry=REGISTRY, architectures=ARCHITECTURES, url=URL, key=key, locked=False)
-
-
 @pytest.fixture(scope="session")
 def checkout() -> Iterator[Source]:
     """The files of the release."""
@@ -52,12 +48,25 @@ def checkout() -> Iterator[Source]:
 
 
 @pytest.fixture(scope="session")
-def release(checkout: Source, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
-    """The release, signed with a key of its own."""
-    folder = tmp_path_factory.mktemp("release")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COSIGN_PASSWORD", PASSWORD)
-        run([tools.program("cosign"), "generate-key-pair"], cwd=folder)
-        key = folder / "cosign.key"
-        make(checkout, folder / "dist", key=str(key))
-        yield Release(folder / "dist", key, folder / "cosign.pub")
+def release(checkout: Source) -> Release:
+    """The release, signed with a key of its own. It stays in the cache for the next run on the same commit."""
+
+    def build_and_sign(draft: Path) -> None:
+        draft.mkdir()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("COSIGN_PASSWORD", PASSWORD)
+            run([tools.program("cosign"), "generate-key-pair"], cwd=draft)
+            key = str(draft / "cosign.key")
+            build.build(
+                checkout,
+                draft / "dist",
+                registry=REGISTRY,
+                architectures=ARCHITECTURES,
+                url=URL,
+                key=key,
+                locked=False,
+            )
+
+    folder = cache.entry("releases/test", build_and_sign, checkout.commit, *ARCHITECTURES)
+    cache.prune("releases/test-*", keep=2)
+    return Release(folder / "dist", folder / "cosign.key", folder / "cosign.pub")
