@@ -61,7 +61,8 @@ def unpacked(
     request: pytest.FixtureRequest, release: Release, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Unpacked]:
     """The image of each architecture; programs of another one run in an emulator."""
-    root = tmp_path_factory.mktemp(request.param)
+    root = tmp_path_factory.mktemp(request.param) / "root"  # the former is its owner's only
+    root.mkdir()
     with foreign.emulated(request.param):
         yield Unpacked(release.dist / build.image_of(VERSION), request.param, root)
     shutil.rmtree(root)
