@@ -34,7 +34,8 @@ class Registry:
         config.write_text(json.dumps({"version": 0.1, "storage": storage, "http": http}))
         control = self._cluster.control
         control.spawn(tools.program("registry"), "serve", str(config), log=self._folder / "registry.log")
-        probe = control.command("curl", "--silent", f"--cacert={self.trust / 'ca.crt'}", f"https://{self.address}/v2/")
+        ca = str(self.trust / "ca.crt")
+        probe = control.command("curl", "--silent", "--fail", "--cacert", ca, f"https://{self.address}/v2/")
         wait_for("the registry answers", lambda: run(probe, check=False).returncode == 0, timeout=_READY)
         self.mirror(self.address)
 
