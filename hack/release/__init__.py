@@ -8,6 +8,6 @@
     build                       all of it, in order; a new kind of artifact has its place there
     publish, registry           pushes image and chart; a registry on the testbed
 
-The time of every file is at most that of the commit. So a second build of a commit, with the same Debian packages,
+Every file has the time of the commit. So a second build of a commit, with the same Debian packages,
 gives the same bytes.
 """

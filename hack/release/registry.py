@@ -25,7 +25,11 @@ class Registry:
 
     def start(self) -> None:
         """Start it, and let every node trust it."""
-        authority = Authority(self.trust)
+        authority = Authority(self._folder / "authority")
+        self.trust.mkdir()
+        (self.trust / "ca.crt").write_bytes(
+            authority.pem
+        )  # without the key beside it, which clients would take for theirs
         pair = authority.issue("registry", hosts=[self._cluster.control.ipv4])
         certificate, key = pair.write(self._folder, "server")
         config = self._folder / "config.json"  # JSON is YAML

@@ -1,12 +1,14 @@
 """Archives that are equal in each build: order, owners and times do not depend on the machine or the day."""
 
 import gzip
+import re
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Final
 
 _LEVEL: Final = 6
+_MODULE: Final = re.compile(r"(\./)?usr/lib/python3[^/]*/.+\.py")
 _KEPT: Final = "SCHILY.xattr."
 """The pax headers of extended attributes; the others hold times and names."""
 
@@ -17,10 +19,14 @@ def compressed(out: IO[bytes]) -> gzip.GzipFile:
 
 
 def copy_layer(layer: tarfile.TarFile, out: IO[bytes], *, epoch: int) -> None:
-    """Copy a layer: no file is younger than *epoch*, and owners have numbers only. The order stays: links need it."""
+    """
+    Copy a layer: every file has the time *epoch*, and owners have numbers only. The order stays: links need it.
+
+    Modules of Debian's Python keep the time that they have in their package, because their bytecode names it.
+    """
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as copy:
         for member in layer:
-            member.mtime = min(int(member.mtime), epoch)
+            member.mtime = min(int(member.mtime), epoch) if _MODULE.fullmatch(member.name) else epoch
             member.uname = member.gname = ""
             member.pax_headers = {key: text for key, text in member.pax_headers.items() if key.startswith(_KEPT)}
             copy.addfile(member, layer.extractfile(member) if member.isreg() else None)
