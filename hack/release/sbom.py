@@ -31,8 +31,9 @@ def write(source: Source, architecture: str, archive: Path, out: Path) -> None:
 
 
 def normalised(document: dict[str, Any], *, seed: str) -> dict[str, Any]:
-    """The document without time; its number is made from *seed*, and its lists are sorted."""
+    """The document without time and place of the scan; its number is made from *seed*, and its lists are sorted."""
     metadata = {name: value for name, value in document["metadata"].items() if name != "timestamp"}
+    metadata["component"] = {**metadata["component"], "bom-ref": seed}  # syft's depends on the directory
     for name in ("components", "dependencies"):
         document[name] = sorted(document.get(name, ()), key=lambda each: json.dumps(each, sort_keys=True))
     number = uuid.uuid5(uuid.NAMESPACE_URL, f"kavip {seed}")

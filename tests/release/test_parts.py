@@ -179,9 +179,14 @@ def test_a_normalised_sbom_has_no_time() -> None:
     components = [{"name": "b"}, {"name": "a"}]
     found = [
         sbom.normalised(
-            {"metadata": {"timestamp": when, "tools": "syft"}, "serialNumber": when, "components": given}, seed="x"
+            {
+                "metadata": {"timestamp": when, "component": {"name": "kavip", "bom-ref": when}},
+                "serialNumber": when,
+                "components": given,
+            },
+            seed="x",
         )
         for when, given in (("now", components), ("later", components[::-1]))
     ]
     assert found[0] == found[1]
-    assert found[0]["metadata"] == {"tools": "syft"}
+    assert found[0]["metadata"] == {"component": {"name": "kavip", "bom-ref": "x"}}
