@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kavip.agent.health.probe import LARGEST, HTTPProber, ProbeResult
+from kavip.agent.health.probe import LARGEST, HTTPProber, ProbeResult, TrustStore
 from kavip.pki import certificates
 from kavip.pki.trustbundle import encode_pem
 from kavip.vrrp.targets import CheckTarget
@@ -296,3 +296,16 @@ async def test_a_slow_resolver_delays_no_other_name(monkeypatch: pytest.MonkeyPa
             assert later.ok
     finally:
         released.set()
+
+
+def test_certificates_without_recent_extensions_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.13 is strict by default, and refuses what the CAs of many clusters issue."""
+    usual = ssl.create_default_context
+
+    def strict(**given: Any) -> ssl.SSLContext:
+        made = usual(**given)
+        made.verify_flags |= ssl.VERIFY_X509_STRICT
+        return made
+
+    monkeypatch.setattr(ssl, "create_default_context", strict)
+    assert not TrustStore().context(None).verify_flags & ssl.VERIFY_X509_STRICT
