@@ -91,27 +91,25 @@ def data(diff: ClusterDiff) -> dict[str, Any]:
 
 def settings_of(cluster: Listing, *, ipam: str) -> ReconcileOptions:
     """The settings of the kavip that runs in *cluster*, read from its DaemonSets; the defaults if there is none."""
-    groups = Snapshot.from_objects(cluster.objects).every_group
-    own_images = {each.key for each in groups if each.spec.agent_image}
+    groups = Snapshot.from_objects(cluster.objects).groups
     for what, daemonset in sorted(cluster.written.items()):
         kind, key = what.split(" ", 1)
-        agents = [each for each in _containers(daemonset) if each.get("name") == names.AGENT_CONTAINER]
-        if kind != names.DAEMON_SET or key in own_images or not agents:
+        pod = ((daemonset.spec or {}).get("template") or {}).get("spec") or {}
+        agents = [each for each in pod.get("containers") or () if each.get("name") == names.AGENT_CONTAINER]
+        spec = groups[key].spec if key in groups else None
+        if kind != names.DAEMON_SET or not agents or (spec and spec.agent_image):
             continue
-        environment = {each["name"]: each.get("value", "") for each in agents[0].get("env", ())}
+        agent, own_secrets = agents[0], (spec and spec.image_pull_secrets) or []
+        environment = {each["name"]: each.get("value", "") for each in agent.get("env", ())}
         return ReconcileOptions(
-            image=agents[0]["image"],
+            image=agent["image"],
+            pull_policy=agent.get("imagePullPolicy", names.PULL_POLICY),
+            pull_secrets=tuple(each["name"] for each in pod.get("imagePullSecrets") or () if each not in own_secrets),
             ipam=ipam,
             agent_allowed_cidrs=environment.get("KAVIP_AGENT_ALLOWED_CIDRS", ""),
             agent_metrics=environment.get("KAVIP_AGENT_METRICS", names.Exporter.GEN2BRAIN.value),
         )
     return ReconcileOptions(ipam=ipam)
-
-
-def _containers(daemonset: Written) -> list[dict[str, Any]]:
-    pod = ((daemonset.spec or {}).get("template") or {}).get("spec") or {}
-    found: list[dict[str, Any]] = pod.get("containers") or []
-    return found
 
 
 def _addresses(before: Snapshot, after: Snapshot) -> Iterator[FieldChange]:

@@ -2,6 +2,8 @@
 
 import base64
 import gzip
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -17,6 +19,7 @@ from kavip.cli.views import diff, objectdiff, simulate
 from kavip.cli.views.apply import applied
 from kavip.cli.views.listing import Listing
 from kavip.reconcile.group.manifests import config_map
+from kavip.reconcile.plan import ReconcileOptions
 from kavip.reconcile.rollout.configmap import PublishedRevisions, Revision, read_published, settings_of
 from tests.cli.manifest import manifest
 from tests.support.build import group, namespace, node, pool, service
@@ -42,6 +45,18 @@ def written(kind: str, **more: Any) -> dict[str, Written]:
             metadata=WrittenMetadata(name="edge", namespace="lb", owner_references=[owner]), **more
         )
     }
+
+
+def applied_by_kavip(daemonset: Mapping[str, Any]) -> dict[str, Written]:
+    """The DaemonSet of the group in the cluster, as kavip applied it; another writer added an annotation."""
+    mine = ManagedFields(
+        manager="kavip",
+        operation="Apply",
+        fields={"f:spec": {}, "f:metadata": {"f:labels": {}, "f:ownerReferences": {}}},
+    )
+    metadata = msgspec.convert(daemonset["metadata"], WrittenMetadata)
+    metadata = msgspec.structs.replace(metadata, annotations={"deprecated.daemonset": "1"}, managed_fields=[mine])
+    return {f"{names.DAEMON_SET} lb/edge": Written(metadata=metadata, spec=daemonset["spec"])}
 
 
 def diff_text(published: list[Any], cluster: Listing) -> str:
@@ -94,16 +109,25 @@ def test_quantities_and_fields_of_other_writers_are_no_difference() -> None:
     spec = msgspec.json.decode(
         msgspec.json.encode(body["spec"]).replace(b'"0.5"', b'"500m"').replace(b"1Gi", b"1024Mi")
     )
-    mine = ManagedFields(
-        manager="kavip",
-        operation="Apply",
-        fields={"f:spec": {}, "f:metadata": {"f:labels": {}, "f:ownerReferences": {}}},
-    )
-    metadata = msgspec.convert(body["metadata"], WrittenMetadata)
-    metadata = msgspec.structs.replace(metadata, annotations={"deprecated.daemonset": "1"}, managed_fields=[mine])
-    found = {f"{names.DAEMON_SET} lb/edge": Written(metadata=metadata, spec=spec)}
+    found = applied_by_kavip({**body, "spec": spec})
     assert "DaemonSet" not in diff_text([], Listing((limited, *CLUSTER[1:]), written=found))
     assert "DaemonSet" in diff_text([], Listing(CLUSTER, written=found))
+
+
+def test_the_settings_of_the_running_kavip_are_no_difference() -> None:
+    """Where its image is from, when it is pulled, and with which Secrets beside those of the group."""
+    secret = {"name": "team"}
+    mine = msgspec.structs.replace(EDGE, spec=msgspec.structs.replace(EDGE.spec, image_pull_secrets=[secret]))
+    cluster = Listing((mine, *CLUSTER[1:]))
+    options = ReconcileOptions(
+        image="registry.example/kavip:1", pull_policy="Never", pull_secrets=("mirror",), agent_metrics="mehdy"
+    )
+    (body,) = (
+        each for each in simulate.plan([], cluster=cluster, options=options).objects if each["kind"] == names.DAEMON_SET
+    )
+    running = Listing(cluster.objects, written=applied_by_kavip(body))
+    assert diff.settings_of(running, ipam="auto") == replace(options, ipam="auto")
+    assert "DaemonSet" not in diff_text([], running)
 
 
 @pytest.mark.parametrize(
