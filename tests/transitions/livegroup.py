@@ -27,7 +27,7 @@ from kavip.agent.config import blocks
 from kavip.api.agent import decode_state
 from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
-from kavip.reconcile.observed.agent import node_state
+from kavip.reconcile.observed.agent import NodeState, node_state
 from kavip.reconcile.observed.agentstates import Contact
 from kavip.snapshot import Object
 from tests.agent.pod import PATIENCE, Pod
@@ -265,7 +265,14 @@ class LiveGroup:
         wanted = msgspec.json.decode(self._data()[names.AGENT_KEY])["configHash"]
         alive = [name for name, each in self.pods.items() if each.agent]
         states = self.simulation.agents.states_of(GROUP)
-        return bool(alive) and all(name in states and states[name].config_hash == wanted for name in alive)
+        return bool(alive) and all(
+            name in states and states[name].config_hash == wanted and not self._doubts(states[name]) for name in alive
+        )
+
+    def _doubts(self, state: NodeState) -> bool:
+        """Whether the node takes another node for a stranger: it does not know that one's hardware address yet."""
+        known = {host.address.mac for host in self.lan.nodes}
+        return any(each.hardware in known for each in state.claimed)
 
     def _data(self) -> Mapping[str, bytes]:
         """The files of the mounted ConfigMap."""

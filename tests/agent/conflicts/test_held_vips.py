@@ -18,6 +18,8 @@ from tests.agent.podstates import ONE, WEB, WEB_VIP, master, started
 
 pytestmark = pytest.mark.netns
 
+GARP_MASTER_DELAY = 5
+"""Seconds after which a new master of keepalived announces its VIPs again (keepalived.conf(5), garp_master_delay)."""
 KNOWN = {"hardwareAddresses": ["02:00:c0:00:02:0b", "02:00:c0:00:02:0c"]}
 """What the controller says about n1 and n2."""
 
@@ -46,9 +48,9 @@ def test_a_claim_is_reported_and_defended_until_it_ends(lan: Segment, pod: MakeP
 
 
 def _is_quiet(lan: Segment, *addresses: str) -> bool:
-    """Whether nothing is said about *addresses* for a second."""
+    """Whether nothing is said about *addresses* for longer than keepalived pauses between its two first rounds."""
     with captured(lan) as capture:
-        time.sleep(1)
+        time.sleep(GARP_MASTER_DELAY + 2)
         return not capture.frames(*addresses)
 
 
