@@ -16,6 +16,7 @@ A guided tour, from the bottom up:
   answers with it, and its certificates.
 * :mod:`kavip.reconcile`: what the controller decides. :mod:`kavip.controller`: what the replica that leads does:
   workers, the only writer, the prober of the agents.
+* :mod:`kavip.convert`: what external IPs and the objects of other load balancers become in kavip.
 * :mod:`kavip.agent`: the node side: localise, check, swap, reload, report. It has no access to the API server.
 * :mod:`kavip.caches`: informers that fill the Snapshot; :mod:`kavip.app`: one replica, put together, with
   :mod:`kavip.settings` and :mod:`kavip.telemetry`.

@@ -253,7 +253,8 @@ def _verbatim(service: Service, field: str) -> object:
 
 def _vips(service: Service, _: str) -> object:
     spec = service.spec
-    return spec.external_ips, spec.type, spec.ip_families, spec.ip_family_policy, service.address_count
+    requested = service.address_count, service.requested_addresses
+    return spec.external_ips, spec.type, spec.ip_families, spec.ip_family_policy, requested
 
 
 def _annotations(service: Service, _: str) -> object:

@@ -111,6 +111,15 @@ class Service(Wire, frozen=True):
         return self.metadata.annotation(names.SPREAD_ANNOTATION) == "true"
 
     @property
+    def requested_addresses(self) -> tuple[Address, ...]:
+        """The readable addresses that a LoadBalancer requests by name, at most as many as a Service may have."""
+        if not self.is_load_balancer:
+            return ()
+        listed = self.metadata.annotation(names.ADDRESSES_ANNOTATION).split(",", names.MAX_VIPS)[: names.MAX_VIPS]
+        found = (read_address(text.strip()) for text in (*listed, self.spec.load_balancer_ip))
+        return tuple(dict.fromkeys(filter(None, found)))
+
+    @property
     def preferred_nodes(self) -> str:
         """The label selector of the nodes that it prefers, as text, or ""."""
         return self.metadata.annotation(names.PREFERRED_NODES_ANNOTATION).strip()

@@ -79,8 +79,12 @@ def required(service: Service, group: KeepalivedGroup) -> int:
 
 
 def expected_addresses(service: Service) -> int:
-    """The number of VIPs of *service*, including those that it has yet to get."""
-    external = set(service.external_addresses)
+    """
+    The number of VIPs of *service*, including those that it has yet to get.
+
+    An external IP that it also requests by name becomes the assigned address, so it counts once.
+    """
+    external = set(service.external_addresses).difference(service.requested_addresses)
     if not service.is_load_balancer:
         return len(external)
     assigned = set(service.ingress_addresses)

@@ -147,6 +147,15 @@ def test_external_ips_take_nothing_away() -> None:
     assert assigned_addresses(service("a/old", external_ips=["192.0.2.128"], wants="192.0.2.128")) == ["192.0.2.128"]
 
 
+def test_a_full_pool_gives_a_service_its_own_external_ips() -> None:
+    """They are not free, but nobody else has them: the Service may request them by name as a LoadBalancer."""
+    full = (pool("edge", "192.0.2.128/32"),)
+    own = service("a/web", external_ips=["192.0.2.128"], wants="192.0.2.128")
+    assert assigned_addresses(own, pools=full) == ["192.0.2.128"]
+    others = service("a/old", type="ClusterIP", external_ips=["192.0.2.128"])
+    assert isinstance(outcome(service("a/web", wants="192.0.2.128"), others, pools=full), Refusal)
+
+
 def test_a_node_that_joins_with_a_vip_takes_it() -> None:
     """keepalived would delete a node's own address, so the holder of that VIP moves."""
     pools = Pools.of([EDGE])

@@ -97,6 +97,9 @@ def test_the_blacklist_contains_the_vrids_of_openshift() -> None:
         ({"families": ["IPv4", "IPv6"], "holds": ["192.0.2.1"]}, 2),
         ({"external_ips": ["192.0.2.7", "192.0.2.8"]}, 3),
         ({"external_ips": ["192.0.2.7", "192.0.2.8"], "type": "ClusterIP"}, 2),
+        ({"external_ips": ["192.0.2.7"], "wants": "192.0.2.7"}, 1),
+        ({"external_ips": ["192.0.2.7"], "load_balancer_ip": "192.0.2.7"}, 1),
+        ({"external_ips": ["192.0.2.7"], "wants": "192.0.2.7", "type": "ClusterIP"}, 1),
     ],
 )
 def test_needed_with_spreadvips(spec: dict[str, Any], expected: int) -> None:

@@ -1,5 +1,5 @@
 """
-The commands that read. Only ``drain`` and ``undrain`` change something: one annotation of a Node.
+The commands that read. Only ``drain`` and ``undrain`` change a Node, by one annotation, and ``convert`` Services.
 
 Each module imports what it runs only when it runs. Exit status: 0 yes, 1 no (an object is refused, a Service waits), 2
 the command line is wrong, or there is no answer.
@@ -10,6 +10,8 @@ the command line is wrong, or there is no answer.
 * :mod:`~kavip.cli.commands.explain`: why one Service has its addresses or none;
 * :mod:`~kavip.cli.commands.status`: every VIP and the node that holds it;
 * :mod:`~kavip.cli.commands.drain`: move the VIPs of a node to other nodes, and let them return;
+* :mod:`~kavip.cli.commands.convert`: Services with ``externalIPs`` become LoadBalancer Services, in a cluster or in
+  files (:mod:`~kavip.cli.commands.rewriting`);
 * :mod:`~kavip.cli.commands.vrids`: the VRIDs of an OpenShift cluster.
 """
 
@@ -18,6 +20,7 @@ from typing import Final
 import click
 
 from kavip.cli.commands.check import check
+from kavip.cli.commands.convert import convert
 from kavip.cli.commands.drain import drain, undrain
 from kavip.cli.commands.explain import explain
 from kavip.cli.commands.plan import plan
@@ -25,4 +28,4 @@ from kavip.cli.commands.render import render
 from kavip.cli.commands.status import status
 from kavip.cli.commands.vrids import vrids
 
-ALL: Final[tuple[click.Command, ...]] = (check, plan, render, explain, status, drain, undrain, vrids)
+ALL: Final[tuple[click.Command, ...]] = (check, plan, render, explain, status, drain, undrain, convert, vrids)

@@ -104,6 +104,21 @@ async def list_for_plan(kubeconfig: str, *, context: str, given: Collection[Obje
         return await _list_others(client, given)
 
 
+async def list_for_conversion(client: Client, namespaces: Collection[str]) -> Listing:
+    """
+    The same objects; of a kind that the user may not list everywhere, those in *namespaces*.
+
+    Raises :class:`SettingsError` if kavip is not installed: the Services would wait for it.
+    """
+    try:
+        await client.list(resources.POOLS, on_malformed=_skip)
+    except NotFound:
+        raise SettingsError("this cluster has no VIPPool: install kavip first") from None
+    except Forbidden:
+        pass  # the listing says so
+    return await _list_in(client, sorted(namespaces), frozenset(KINDS))
+
+
 async def list_for_diff(kubeconfig: str, *, context: str, given: Collection[Object]) -> Listing:
     """
     The same objects as :func:`list_for_plan`, and the objects that kavip made for the groups.
@@ -156,6 +171,11 @@ async def _in_namespace(client: Client, resource: Resource[Any], namespace: str)
 async def _list_others(client: Client, given: Collection[Object]) -> Listing:
     namespaces = sorted({each.metadata.namespace for each in given} - {""})
     lacking = {kind for kind, name in KINDS.items() if kind is Service or not any(type(each) is kind for each in given)}
+    return await _list_in(client, namespaces, lacking)
+
+
+async def _list_in(client: Client, namespaces: Collection[str], lacking: Collection[type[Object]]) -> Listing:
+    """The objects that decisions read; notes about those of *lacking* that cannot all be read."""
     *parts, api_server = await asyncio.gather(
         *(_in_namespaces(client, resource, namespaces) for resource in resources.DECISION_KINDS), _api_server(client)
     )

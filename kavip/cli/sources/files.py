@@ -109,17 +109,18 @@ def _each(paths: Iterable[Path]) -> Iterator[FileObject | BadFile | None]:
     files: dict[Path, None] = {}
     for path in paths:
         try:
-            files.update(dict.fromkeys(_files(path)))
+            files.update(dict.fromkeys(files_in(path)))
         except BadFile as error:
             yield error
     for file in files:
         try:
-            yield from _objects(*_text(file))
+            yield from _objects(*text_of(file))
         except BadFile as error:
             yield error
 
 
-def _files(path: Path) -> list[Path]:
+def files_in(path: Path) -> list[Path]:
+    """*path*, or the manifests below a folder, sorted; raises :class:`BadFile`."""
     if not path.is_dir():
         return [path]
     try:
@@ -135,7 +136,8 @@ def _shown(path: Path) -> str:
     return "standard input" if str(path) == "-" else str(path)
 
 
-def _text(file: Path) -> tuple[str, str]:
+def text_of(file: Path) -> tuple[str, str]:
+    """The name of *file* in messages, and its text; raises :class:`BadFile`."""
     where = _shown(file)
     try:
         if str(file) == "-":
@@ -160,25 +162,27 @@ def _bounded(stream: IO[bytes]) -> bytes:
 
 def _objects(where: str, text: str) -> Iterator[FileObject | BadFile | None]:
     for document in read(where, text):
-        for path, content in _flat(document.content):
+        for path, content in flattened(document.content):
             try:
-                found = _object(where, document, path, content)
+                found = read_object(where, document, path, content)
             except BadFile as error:
                 yield error
             else:
                 yield FileObject(found, where, document.number, document.line(path)) if found else None
 
 
-def _flat(content: Any, path: str = "$") -> Iterator[tuple[str, Any]]:
+def flattened(content: Any, path: str = "$") -> Iterator[tuple[str, Any]]:
     """*content* with its path, or each item of a list (``v1 List``, ``ServiceList``)."""
     if isinstance(content, dict) and str(content.get("kind", "")).endswith("List") and "items" in content:
         for index, each in enumerate(content["items"] or ()):
-            yield from _flat(each, f"{path}.items[{index}]")
+            yield from flattened(each, f"{path}.items[{index}]")
     else:
         yield path, content
 
 
-def _object(where: str, document: Document, path: str, content: Any) -> Object | None:
+def read_object(where: str, document: Document, path: str, content: Any) -> Object | None:
+    """The object *content*, at *path* in *document*; None for a kind that kavip does not use."""
+
     def bad(problem: str, at: str = "") -> BadFile:
         return BadFile(where, problem, document=document.number, line=document.line(f"{path}{at}"))
 

@@ -48,7 +48,7 @@ _Loader.yaml_implicit_resolvers = {
 def read(where: str, text: str) -> Iterator[Document]:
     """The documents of *text* from the file or stream *where*, without empty ones."""
     found = _json(where, text) if text.lstrip(_BLANKS).startswith("{") else None
-    return iter(found) if found is not None else _yaml(where, text)
+    return iter(found) if found is not None else read_yaml(where, text)
 
 
 def _json(where: str, text: str) -> list[Document] | None:
@@ -85,7 +85,8 @@ def _without_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _yaml(where: str, text: str) -> Iterator[Document]:
+def read_yaml(where: str, text: str) -> Iterator[Document]:
+    """The documents of *text* with their nodes, also where it is JSON, which YAML contains."""
     size, number = _Size(where), 0
     try:
         for event in yaml.parse(text, Loader=_Loader):
@@ -110,16 +111,27 @@ def _yaml(where: str, text: str) -> Iterator[Document]:
         raise BadFile(where, f"not YAML: {error}", document=number) from None
 
 
+def node_at(node: yaml.Node, path: str) -> yaml.Node | None:
+    """The part of *node* at *path*, such as ``$.items[0]``; None if there is none."""
+    found, is_whole = _nearest(node, path)
+    return found if is_whole else None
+
+
 def _line(node: yaml.Node, path: str) -> int:
+    return int(_nearest(node, path)[0].start_mark.line) + 1
+
+
+def _nearest(node: yaml.Node, path: str) -> tuple[yaml.Node, bool]:
+    """The part of *node* at *path*, or the nearest part above it; and whether it is the former."""
     for word in path.removeprefix("$").replace("[", ".[").split(".")[1:]:
         if isinstance(node, yaml.SequenceNode) and word[1:-1].isdigit():
             node = node.value[int(word[1:-1])]
             continue
         found = [value for key, value in node.value if key.value == word] if isinstance(node, yaml.MappingNode) else []
         if not found:
-            break
+            return node, False
         node = found[0]
-    return int(node.start_mark.line) + 1
+    return node, True
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------

@@ -69,9 +69,15 @@ class Offers:
         return terms.key in self._usage.pools.privileged
 
     def may_have(self, pool: Pool, family: int, request: Request, number: int) -> bool:
-        """Whether :meth:`offer` may find *number* addresses; False if they certainly do not exist."""
+        """
+        Whether :meth:`offer` may find *number* addresses; False if they certainly do not exist.
+
+        An address requested by name may be one of the Service's own external IPs, which are not free.
+        """
         usage = self._usage.get(pool.name)
-        return usage is None or usage.available(family) >= number or self.may_use_full_pools(request)
+        if usage is None or usage.available(family) >= number:
+            return True
+        return bool(request.wanted_of(family)) or self.may_use_full_pools(request)
 
     def offer(
         self, pool: Pool, family: int, request: Request, number: int = 1, *, beside: Collection[Address] = ()

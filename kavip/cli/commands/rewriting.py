@@ -1,0 +1,45 @@
+"""
+What the commands share that rewrite Services in manifests.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from kavip.cli.sources.rewrite import Manifest
+    from kavip.errors import BadFile
+
+
+def rewrite(
+    manifests: "Sequence[Manifest]",
+    patches: Mapping[str, Mapping[str, Any]],
+    *,
+    unread: "Sequence[BadFile]",
+    refused: int,
+    dry_run: bool,
+) -> int:
+    """
+    Apply *patches* to the files, or print the difference; return the exit status.
+
+    *refused*: the number of Services that cannot be changed. A file that cannot be read or edited hides no other.
+    """
+    from kavip.cli.sources.rewrite import rewritten_all
+    from kavip.cli.views.conversionoutput import unified
+
+    changed, failed = rewritten_all(manifests, patches)
+    for error in (*unread, *failed):
+        click.echo(f"kavip: {error}", err=True)
+    for manifest, text in changed:
+        if dry_run:
+            click.echo(unified(manifest.text, text, manifest.where))
+        else:
+            manifest.write(text)
+            keys = [each.service.key for each in manifest.services if each.service.key in patches]
+            click.echo(f"{manifest.where}: rewritten: {', '.join(keys)}", err=str(manifest.file) == "-")
+    if unread or failed:
+        return 2
+    if dry_run:
+        return 2 if refused else 1 if changed else 0
+    return 1 if refused else 0

@@ -1,0 +1,146 @@
+"""
+Services in manifests on disk, and their files after merge patches: comments and all other lines stay.
+"""
+
+import codecs
+import copy
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from kavip.api.service import Service
+from kavip.cli.sources.files import files_in, flattened, read_object, text_of
+from kavip.cli.sources.yaml import Document, node_at, read_yaml
+from kavip.cli.views.manifestedit import TextEdit, apply_edits, edits_of
+from kavip.errors import BadFile
+from kavip.reconcile.mergepatch import patched
+
+
+@dataclass(frozen=True, slots=True)
+class FoundService:
+    """A Service, and where it stands: at *path* in *document*."""
+
+    service: Service
+    document: Document
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One file, its documents and the Services in it."""
+
+    file: Path
+    where: str
+    text: str
+    documents: tuple[Document, ...]
+    services: tuple[FoundService, ...]
+
+    def rewritten(self, patches: Mapping[str, Mapping[str, Any]]) -> str:
+        """
+        The text after *patches*, by the keys of Services.
+
+        Raises :class:`BadFile` for a change that cannot be made without changing anything else.
+        """
+        concerned = [each for each in self.services if patches.get(each.service.key)]
+        if not concerned:
+            return self.text
+        edits: list[TextEdit] = []
+        for each in concerned:
+            node = node_at(each.document.node, each.path) if each.document.node else None
+            if node is not None:
+                edits += edits_of(self.text, node, patches[each.service.key])
+        text = apply_edits(self.text, edits)
+        if not _is_as_expected(self, text, patches):
+            keys = ", ".join(each.service.key for each in concerned)
+            problem = f"{keys}: cannot be edited in place, for example because of an anchor; edit it by hand"
+            raise BadFile(self.where, problem, line=concerned[0].document.line(concerned[0].path))
+        return text
+
+    def write(self, text: str) -> None:
+        """Replace the content of the file; standard input becomes standard output."""
+        if str(self.file) == "-":
+            click.echo(text, nl=False)
+            return
+        with self.file.open("r+b") as stream:
+            mark = codecs.BOM_UTF8 if stream.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8 else b""
+            stream.seek(0)
+            stream.write(mark + text.encode())
+            stream.truncate()
+
+
+def read_manifests(paths: Iterable[Path]) -> tuple[list[Manifest], list[BadFile]]:
+    """The files in *paths* with their Services, and what cannot be read."""
+    found: list[Manifest] = []
+    unread: list[BadFile] = []
+    files: dict[Path, None] = {}
+    for path in paths:
+        try:
+            files.update(dict.fromkeys(files_in(path)))
+        except BadFile as error:
+            unread.append(error)
+    for file in files:
+        try:
+            found.append(_read(file))
+        except BadFile as error:
+            unread.append(error)
+    return found, unread
+
+
+def _read(file: Path) -> Manifest:
+    where, text = text_of(file)
+    documents = tuple(read_yaml(where, text))
+    services = []
+    for document in documents:
+        for path, content in flattened(document.content):
+            if isinstance(content, dict) and content.get("kind") == "Service":
+                found = read_object(where, document, path, content)
+                if isinstance(found, Service):
+                    services.append(FoundService(found, document, path))
+    return Manifest(file, where, text, documents, tuple(services))
+
+
+def _is_as_expected(manifest: Manifest, text: str, patches: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether *text* holds the documents of *manifest* after *patches*, and nothing else."""
+    expected = [copy.deepcopy(each.content) for each in manifest.documents]
+    numbers = {each.number: index for index, each in enumerate(manifest.documents)}
+    for each in manifest.services:
+        if patch := patches.get(each.service.key):
+            index = numbers[each.document.number]
+            expected[index] = _replaced(expected[index], each.path, patch)
+    try:
+        return [each.content for each in read_yaml(manifest.where, text)] == expected
+    except (BadFile, yaml.YAMLError):
+        return False
+
+
+def _replaced(content: Any, path: str, patch: Mapping[str, Any]) -> Any:
+    """*content* with *patch* applied to the object at *path*."""
+    if path == "$":
+        return patched(content, patch)
+    head, _, index = path.rpartition(".items[")
+    parent = content
+    for word in head.split(".items[")[1:]:
+        parent = parent["items"][int(word[:-1])]
+    at = int(index[:-1])
+    parent["items"][at] = patched(parent["items"][at], patch)
+    return content
+
+
+def rewritten_all(
+    manifests: Iterable[Manifest], patches: Mapping[str, Mapping[str, Any]]
+) -> tuple[list[tuple[Manifest, str]], list[BadFile]]:
+    """The manifests that *patches* change, each with its new text; and those that cannot be edited."""
+    found: list[tuple[Manifest, str]] = []
+    failed: list[BadFile] = []
+    for each in manifests:
+        try:
+            text = each.rewritten(patches)
+        except BadFile as error:
+            failed.append(error)
+        else:
+            found += [(each, text)] if text != each.text else []
+    return found, failed

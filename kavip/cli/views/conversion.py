@@ -1,0 +1,175 @@
+"""
+Which Services with external IPs can become LoadBalancer Services, and what changes in them.
+
+The admission policy and the allocation of kavip evaluate each Service as it would be after the first step, so a Service
+that kavip could not serve in the end is not touched.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from kavip import names
+from kavip.admission import policy
+from kavip.api import conditions
+from kavip.api.address import Address
+from kavip.api.refusal import Refusal, listed
+from kavip.api.review import Operation, Review
+from kavip.api.service import Service
+from kavip.cli.views.listing import Listing
+from kavip.cli.views.simulate import labelled
+from kavip.convert import externalips
+from kavip.convert.externalips import Conversion
+from kavip.convert.steps import after, annotated
+from kavip.ipam.allocate import settle
+from kavip.ipam.ranges import Range
+from kavip.names import Reason
+from kavip.snapshot import Snapshot
+
+NOT_SERVED: Final = "kavip does not announce its external IPs: it has no group annotation, and no class of kavip"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The Services that a user chose: those with one of *keys*, and in *namespace*; empty is all."""
+
+    keys: tuple[str, ...] = ()
+    namespace: str = ""
+
+    def has(self, key: str) -> bool:
+        """Whether the Service *key* is one of them."""
+        return (not self.keys or key in self.keys) and (not self.namespace or key.startswith(f"{self.namespace}/"))
+
+
+EVERY: Final = Scope()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One Service: its *conversion*, or the *refusals* that prevent it. *remarks*: what else the user must know."""
+
+    service: Service
+    conversion: Conversion | None = None
+    refusals: tuple[Refusal, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """``ns/name``."""
+        return self.service.key
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionPlan:
+    """
+    The Services with external IPs, sorted by key.
+
+    *sharing*: the key that each needs first because it shares an address. *left*: those that kavip does not serve.
+    *without_pool*: the external IPs that are in no pool, as few ranges.
+    """
+
+    rows: tuple[Row, ...] = ()
+    sharing: tuple[tuple[str, str], ...] = ()
+    left: tuple[str, ...] = ()
+    without_pool: tuple[Range, ...] = ()
+
+    @property
+    def converted(self) -> tuple[Row, ...]:
+        """The Services that can be converted."""
+        return tuple(each for each in self.rows if each.conversion)
+
+    @property
+    def refused(self) -> tuple[Row, ...]:
+        """The Services that cannot."""
+        return tuple(each for each in self.rows if not each.conversion)
+
+
+def plan_conversion(cluster: Listing, scope: Scope = EVERY) -> ConversionPlan:
+    """What becomes of the Services in *cluster* that have external IPs and are in *scope*."""
+    services = {each.key: each for each in cluster.objects if isinstance(each, Service)}
+    sharing = externalips.sharing_keys(services.values())
+    snapshot = Snapshot()
+    for each in cluster.objects:
+        snapshot.put(labelled(_keyed(each, sharing.get(each.key, "")) if isinstance(each, Service) else each))
+    rows, left = [], []
+    for key in sorted(filter(scope.has, services)):
+        service = snapshot.services[key]
+        found = externalips.conversion_of(service)
+        if isinstance(found, Conversion):
+            rows.append(_judged(found, snapshot, has_pools=names.VIP_POOL not in cluster.absent))
+        elif found is not None:
+            rows.append(Row(service, refusals=(found,)))
+        elif service.spec.external_ips and not service.metadata.deletion_timestamp:
+            left.append(key)
+    keys = {each.key for each in rows if each.conversion}
+    pools = snapshot.parsed_pools
+    outside = {vip for each in rows for vip in each.service.external_addresses if pools.pool_of(vip) is None}
+    return ConversionPlan(
+        tuple(rows),
+        sharing=tuple((key, text) for key, text in sharing.items() if key in keys and _lacks(services[key], text)),
+        left=tuple(left),
+        without_pool=tuple(_ranges(outside)) if names.VIP_POOL not in cluster.absent else (),
+    )
+
+
+def _lacks(service: Service, key: str) -> bool:
+    """Whether *service* needs the sharing *key* ("": none) and does not have it."""
+    return bool(key) and service.metadata.annotation(names.SHARING_KEY_ANNOTATION) != key
+
+
+def _keyed(service: Service, key: str) -> Service:
+    """*service* with the sharing *key*, if it needs one."""
+    return after(service, annotated(**{names.SHARING_KEY_ANNOTATION: key})) if _lacks(service, key) else service
+
+
+def _judged(found: Conversion, snapshot: Snapshot, *, has_pools: bool) -> Row:
+    """*found*, or why admission would refuse it or the controller would not assign its addresses."""
+    service, requesting = found.service, found.requesting
+    verdict = policy.review(Review(Operation.UPDATE, requesting, service), snapshot)
+    refusals = list(verdict.refusals)
+    if not has_pools:
+        refusals = [each for each in refusals if each.reason not in (Reason.ADDRESS_NOT_IN_POOL, Reason.NO_POOL)]
+    group = snapshot.group_of(requesting) or ""
+    if refusal := _operator_runs(snapshot, group):
+        refusals.append(refusal)
+    remarks: tuple[str, ...] = ()
+    if has_pools and not refusals:
+        labels = snapshot.namespace_labels(service.metadata.namespace)
+        outcome = settle(requesting, snapshot.parsed_pools, snapshot.ledger, group=group, namespace_labels=labels)
+        if isinstance(outcome, Refusal):
+            refusals.append(outcome)
+        elif outcome.reason != Reason.ASSIGNED:
+            refusals.append(Refusal(outcome.reason, outcome.message))
+        else:
+            remarks = tuple(_more(outcome.addresses, requesting))
+    return Row(service, None if refusals else found, tuple(refusals), remarks)
+
+
+def _more(addresses: tuple[Address, ...], requesting: Service) -> Iterator[str]:
+    """The remark about addresses that the Service gets besides its external IPs."""
+    known = {*requesting.external_addresses, *requesting.ingress_addresses}
+    if more := [each for each in addresses if each not in known]:
+        yield f"gets {listed(more)} too: kavip assigns the same number of addresses of each family that it can"
+
+
+def _operator_runs(snapshot: Snapshot, key: str) -> Refusal | None:
+    """That keepalived-operator still runs, so that kavip assigns nothing to the Services of group *key*."""
+    group = snapshot.groups.get(key)
+    found = conditions.find(group.status.conditions, names.ConditionType.ACCEPTED) if group else None
+    if found is None or found.reason != Reason.OLD_OPERATOR_RUNNING:
+        return None
+    return Refusal(Reason.OLD_OPERATOR_RUNNING, f"KeepalivedGroup {key}: {found.message}")
+
+
+def _ranges(addresses: Collection[Address]) -> Iterator[Range]:
+    """*addresses*, sorted, as ranges of consecutive ones."""
+    current: Range | None = None
+    for family, value in sorted(addresses):
+        if current and (current.family, current.last + 1) == (family, value):
+            current = current._replace(last=value)
+            continue
+        if current:
+            yield current
+        current = Range(family, value, value)
+    if current:
+        yield current
