@@ -6,18 +6,16 @@ that kavip could not serve in the end is not touched.
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kavip import names
-from kavip.admission import policy
 from kavip.api import conditions
 from kavip.api.address import Address
 from kavip.api.refusal import Refusal, listed
-from kavip.api.review import Operation, Review
 from kavip.api.service import Service
+from kavip.cli.views import simulate
 from kavip.cli.views.listing import Listing
-from kavip.cli.views.simulate import labelled
 from kavip.convert import externalips
 from kavip.convert.externalips import Conversion
 from kavip.convert.steps import after, annotated
@@ -86,28 +84,22 @@ class ConversionPlan:
 
 def plan_conversion(cluster: Listing, scope: Scope = EVERY) -> ConversionPlan:
     """What becomes of the Services in *cluster* that have external IPs and are in *scope*."""
-    services = {each.key: each for each in cluster.objects if isinstance(each, Service)}
-    sharing = externalips.sharing_keys(services.values())
-    snapshot = Snapshot()
-    for each in cluster.objects:
-        snapshot.put(labelled(_keyed(each, sharing.get(each.key, "")) if isinstance(each, Service) else each))
-    rows, left = [], []
-    for key in sorted(filter(scope.has, services)):
-        service = snapshot.services[key]
-        found = externalips.conversion_of(service)
-        if isinstance(found, Conversion):
-            rows.append(_judged(found, snapshot, has_pools=names.VIP_POOL not in cluster.absent))
-        elif found is not None:
-            rows.append(Row(service, refusals=(found,)))
-        elif service.spec.external_ips and not service.metadata.deletion_timestamp:
-            left.append(key)
-    keys = {each.key for each in rows if each.conversion}
-    pools = snapshot.parsed_pools
+    stored = {each.key: each for each in cluster.objects if isinstance(each, Service)}
+    sharing = externalips.sharing_keys(stored.values())
+    services = {key: _keyed(each, sharing.get(key, "")) for key, each in stored.items()}
+    found = {key: externalips.conversion_of(services[key]) for key in sorted(filter(scope.has, services))}
+    conversions = [each for each in found.values() if isinstance(each, Conversion)]
+    others = (each for each in cluster.objects if not isinstance(each, Service))
+    rows = _judged(conversions, replace(cluster, objects=(*others, *services.values())))
+    rows += [Row(services[key], refusals=(each,)) for key, each in found.items() if isinstance(each, Refusal)]
+    left = (services[key] for key, each in found.items() if each is None)
+    pools = Snapshot.from_objects(cluster.objects).parsed_pools
     outside = {vip for each in rows for vip in each.service.external_addresses if pools.pool_of(vip) is None}
+    lacking = {each.key for each in rows if each.conversion and _lacks(stored[each.key], sharing.get(each.key, ""))}
     return ConversionPlan(
-        tuple(rows),
-        sharing=tuple((key, text) for key, text in sharing.items() if key in keys and _lacks(services[key], text)),
-        left=tuple(left),
+        tuple(sorted(rows, key=lambda row: row.key)),
+        sharing=tuple((key, text) for key, text in sharing.items() if key in lacking),
+        left=tuple(each.key for each in left if each.spec.external_ips and not each.metadata.deletion_timestamp),
         without_pool=tuple(_ranges(outside)) if names.VIP_POOL not in cluster.absent else (),
     )
 
@@ -122,27 +114,34 @@ def _keyed(service: Service, key: str) -> Service:
     return after(service, annotated(**{names.SHARING_KEY_ANNOTATION: key})) if _lacks(service, key) else service
 
 
-def _judged(found: Conversion, snapshot: Snapshot, *, has_pools: bool) -> Row:
-    """*found*, or why admission would refuse it or the controller would not assign its addresses."""
-    service, requesting = found.service, found.requesting
-    verdict = policy.review(Review(Operation.UPDATE, requesting, service), snapshot)
-    refusals = list(verdict.refusals)
-    if not has_pools:
-        refusals = [each for each in refusals if each.reason not in (Reason.ADDRESS_NOT_IN_POOL, Reason.NO_POOL)]
-    group = snapshot.group_of(requesting) or ""
-    if refusal := _operator_runs(snapshot, group):
-        refusals.append(refusal)
-    remarks: tuple[str, ...] = ()
-    if has_pools and not refusals:
-        labels = snapshot.namespace_labels(service.metadata.namespace)
-        outcome = settle(requesting, snapshot.parsed_pools, snapshot.ledger, group=group, namespace_labels=labels)
-        if isinstance(outcome, Refusal):
-            refusals.append(outcome)
-        elif outcome.reason != Reason.ASSIGNED:
-            refusals.append(Refusal(outcome.reason, outcome.message))
-        else:
-            remarks = tuple(_more(outcome.addresses, requesting))
-    return Row(service, None if refusals else found, tuple(refusals), remarks)
+def _judged(conversions: Collection[Conversion], cluster: Listing) -> list[Row]:
+    """Each conversion, or why admission would refuse it or the controller would not assign its addresses."""
+    requesting = {each.service.key: each.requesting for each in conversions}
+    simulated = simulate.admit(requesting.values(), cluster=cluster)
+    refusals = {f"{each.namespace}/{each.name}": list(each.verdict.refusals) for each in simulated.reviewed}
+    rows = []
+    for each in conversions:
+        key, remarks = each.service.key, tuple[str, ...]()
+        found = refusals[key]
+        if refusal := _operator_runs(simulated.snapshot, requesting[key].declared_group):
+            found.append(refusal)
+        if not found and names.VIP_POOL not in cluster.absent:
+            allocation = _allocation(requesting[key], simulated.snapshot)
+            if isinstance(allocation, Refusal):
+                found.append(allocation)
+            else:
+                remarks = tuple(_more(allocation, requesting[key]))
+        rows.append(Row(each.service, None if found else each, tuple(found), remarks))
+    return rows
+
+
+def _allocation(requesting: Service, snapshot: Snapshot) -> tuple[Address, ...] | Refusal:
+    """The addresses that the controller assigns, or why it does not."""
+    labels, group = snapshot.namespace_labels(requesting.metadata.namespace), snapshot.group_of(requesting)
+    found = settle(requesting, snapshot.parsed_pools, snapshot.ledger, group=group, namespace_labels=labels)
+    if isinstance(found, Refusal):
+        return found
+    return found.addresses if found.reason == Reason.ASSIGNED else Refusal(found.reason, found.message)
 
 
 def _more(addresses: tuple[Address, ...], requesting: Service) -> Iterator[str]:
