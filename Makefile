@@ -62,6 +62,11 @@ endurance: ## write 20,000 Services while kavip is restarted, drained and killed
 	@$(RUN) python -m hack.testbed programs
 	@$(RUN) python -m hack.endurance
 
+.PHONY: test-migration
+test-migration: ## the ways to kavip under load: externalIPs, MetalLB, a Gateway controller; builds theirs first (root)
+	@$(RUN) python -m hack.testbed prepare --tests
+	@$(RUN) pytest -m migration --timing -s tests/cluster/migration
+
 .PHONY: upgrade
 upgrade: ## upgrade from FROM=COMMIT, its chart and its image, and roll back, with VIPs up (root)
 	@$(RUN) python -m hack.upgrade $(FROM)

@@ -9,7 +9,7 @@ from typing import Final
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from hack import commandoutput, refusalpage, refusals
+from hack import commandoutput, commandpage, refusalpage, refusals
 from kavip import names, telemetry
 from kavip.agent.main import PREFIX, AgentSettings
 from kavip.agent.report.dump import Data, Entry
@@ -68,6 +68,7 @@ def pages() -> dict[Path, str]:
     """Each page with its text."""
     return {
         FOLDER / "settings.md": filled(settings()),
+        FOLDER / "commands.md": commandpage.page(),
         FOLDER / "metrics.md": filled(metrics()),
         FOLDER / "refusals.md": filled(refusalpage.page(refusals.cases())),
         POOLS: commandoutput.page(POOLS.read_text()),
