@@ -12,5 +12,8 @@ Decisions about the objects of files or a cluster, and their output as text, JSO
   output of explain;
 * :mod:`~kavip.cli.views.status`: the state of every VIP; :mod:`~kavip.cli.views.statusoutput`: the output of status;
   :mod:`~kavip.cli.views.drain`: how far a node is drained;
+* :mod:`~kavip.cli.views.conversion`: which Services with external IPs can be converted;
+  :mod:`~kavip.cli.views.conversionoutput`: their changes as a diff; :mod:`~kavip.cli.views.manifestedit`: a change in
+  the text of a manifest;
 * :mod:`~kavip.cli.views.table`: tables of text.
 """
