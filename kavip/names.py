@@ -44,6 +44,7 @@ COUNT_ANNOTATION: Final = "kavip.io/address-count"
 PREFERRED_NODES_ANNOTATION: Final = "kavip.io/preferred-nodes"
 SHARING_KEY_ANNOTATION: Final = "kavip.io/sharing-key"
 REASSIGN_ANNOTATION: Final = "kavip.io/reassign"
+HAND_OVER_ANNOTATION: Final = "kavip.io/hand-over"  # while `kavip import` takes the Service over; only that reads it
 
 ROTATE_ANNOTATION: Final = "kavip.io/rotate"  # on the CA's Secret
 ALLOW_STRANDING_ANNOTATION: Final = "kavip.io/allow-stranding"  # on a VIPPool
@@ -62,6 +63,7 @@ SERVICE_ANNOTATIONS: Final = (
     PREFERRED_NODES_ANNOTATION,
     SHARING_KEY_ANNOTATION,
     REASSIGN_ANNOTATION,
+    HAND_OVER_ANNOTATION,
 )
 """The annotations that kavip reads on a Service."""
 

@@ -40,6 +40,7 @@ SOURCES = (
     Source("kube-proxy", "kubernetes", "k8s.io/kubernetes/cmd/kube-proxy"),
     Source("helm", "kubernetes", "helm.sh/helm/v4/cmd/helm"),
     Source("metallb", "metallb", "go.universe.tf/metallb/controller"),
+    Source("metallb-speaker", "metallb", "go.universe.tf/metallb/speaker"),
     Source("agnhost", "kubernetes", "k8s.io/kubernetes/test/images/agnhost"),
     Source("coredns", "coredns", "testbed/coredns"),
 )
@@ -56,6 +57,8 @@ CLUSTER = (
 """What a cluster consists of, and what installs a chart on it."""
 TESTS = (*CLUSTER, "metallb", "coredns")
 """What the tests use besides: another controller that assigns addresses, and cluster DNS."""
+MIGRATION = (*CLUSTER, "metallb", "metallb-speaker")
+"""What `make test-migration` uses: the load balancers from which Services come."""
 _CODE: tuple[ModuleType, ...] = (golang,)
 
 

@@ -9,7 +9,7 @@ The names of the VRRP instances, and so the VRIDs, follow from the name of the S
 two steps leaves every address served: by ``externalIPs`` until 3, by the status after it.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -17,6 +17,7 @@ from kavip import names
 from kavip.api.address import Address, parse_address
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
+from kavip.convert.sharing import sharers
 from kavip.convert.steps import Done, Json, Step, Stop, Wait, Write, address_problem, after, annotated
 from kavip.errors import BadInput
 from kavip.ipam.ranges import FAMILIES
@@ -161,15 +162,8 @@ def sharing_keys(services: Iterable[Service]) -> Mapping[str, str]:
     Whether they may share the addresses is decided later.
     """
     served = {each.key: each for each in services if is_served(each) and not each.metadata.deletion_timestamp}
-    holders: defaultdict[Address, list[str]] = defaultdict(list)
-    for key, service in sorted(served.items()):
-        for address in service.external_addresses:
-            holders[address].append(key)
-    joined: dict[str, frozenset[str]] = {}
-    for keys in (each for each in holders.values() if len(each) > 1):
-        union = frozenset(keys).union(*(joined.get(key, frozenset()) for key in keys))
-        joined |= dict.fromkeys(union, union)
-    return {key: _sharing_key([served[each] for each in sorted(union)]) for key, union in sorted(joined.items())}
+    connected = sharers({key: each.external_addresses for key, each in served.items()})
+    return {key: _sharing_key([served[each] for each in keys]) for key, keys in connected.items()}
 
 
 def _sharing_key(services: list[Service]) -> str:

@@ -1,8 +1,9 @@
 """
-The commands that read. Only ``drain`` and ``undrain`` change a Node, by one annotation, and ``convert`` Services.
+The commands for users. Most of them only read.
 
-Each module imports what it runs only when it runs. Exit status: 0 yes, 1 no (an object is refused, a Service waits), 2
-the command line is wrong, or there is no answer.
+``drain`` and ``undrain`` change one annotation of a Node; ``convert`` and ``import`` change Services. Each module
+imports what it runs only when it runs. Exit status: 0 yes, 1 no (an object is refused, a Service waits), 2 the
+command line is wrong, or there is no answer.
 
 * :mod:`~kavip.cli.commands.check`, :mod:`kavip.cli.commands.plan`: files as admission and the controller would treat
   them;
@@ -12,6 +13,7 @@ the command line is wrong, or there is no answer.
 * :mod:`~kavip.cli.commands.drain`: move the VIPs of a node to other nodes, and let them return;
 * :mod:`~kavip.cli.commands.convert`: Services with ``externalIPs`` become LoadBalancer Services, in a cluster or in
   files (:mod:`~kavip.cli.commands.rewriting`);
+* :mod:`~kavip.cli.commands.importing`: objects and Services of other load balancers;
 * :mod:`~kavip.cli.commands.vrids`: the VRIDs of an OpenShift cluster.
 """
 
@@ -23,9 +25,10 @@ from kavip.cli.commands.check import check
 from kavip.cli.commands.convert import convert
 from kavip.cli.commands.drain import drain, undrain
 from kavip.cli.commands.explain import explain
+from kavip.cli.commands.importing import import_
 from kavip.cli.commands.plan import plan
 from kavip.cli.commands.render import render
 from kavip.cli.commands.status import status
 from kavip.cli.commands.vrids import vrids
 
-ALL: Final[tuple[click.Command, ...]] = (check, plan, render, explain, status, drain, undrain, convert, vrids)
+ALL: Final[tuple[click.Command, ...]] = (check, plan, render, explain, status, drain, undrain, convert, import_, vrids)

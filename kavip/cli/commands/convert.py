@@ -116,16 +116,19 @@ async def _carry_out(client: "Client", plan: "ConversionPlan", timeout: float) -
     """Convert one Service after the other; return the exit status."""
     from kavip.cli.sources.stepping import lead
     from kavip.convert import externalips
+    from kavip.kube.resources import SERVICES
 
     failed: set[str] = {row.key for row in plan.refused}
     for key, text in plan.sharing:
-        step = partial(externalips.sharing_step, key=text)
-        if refusal := await lead(client, key, step, timeout=timeout, on_write=lambda _: None):
+        sharing = partial(externalips.sharing_step, key=text)
+        if refusal := await lead(client, key, sharing, timeout=timeout, on_write=lambda _: None, resource=SERVICES):
             _print_failure(key, refusal, failed)
     for number, row in enumerate(plan.converted, start=1):
         if row.key in failed:
             continue
-        refusal = await lead(client, row.key, externalips.next_step, timeout=timeout, on_write=partial(_print, row.key))
+        printing = partial(_print, row.key)
+        step = externalips.next_step
+        refusal = await lead(client, row.key, step, timeout=timeout, on_write=printing, resource=SERVICES)
         if refusal is None:
             click.echo(f"{row.key}: converted ({number} of {len(plan.converted)})")
         else:
@@ -152,6 +155,7 @@ def _rewrite(paths: tuple[Path, ...], scope: "Scope", *, dry_run: bool) -> int:
     from kavip.api.refusal import Refusal
     from kavip.cli.sources.rewrite import read_manifests
     from kavip.cli.views.conversion import NOT_SERVED
+    from kavip.cli.views.conversionoutput import cause
     from kavip.convert import externalips
 
     manifests, unread = read_manifests(paths)
@@ -161,7 +165,7 @@ def _rewrite(paths: tuple[Path, ...], scope: "Scope", *, dry_run: bool) -> int:
     for service in services:
         found = externalips.conversion_of(service, sharing_key=sharing.get(service.key, ""))
         if isinstance(found, Refusal):
-            click.echo(f"{service.key}: not converted: {found.field}: {found.message}", err=True)
+            click.echo(f"{service.key}: not converted: {cause(found)}", err=True)
             refused += 1
         elif found is not None:
             patches[service.key] = found.patch

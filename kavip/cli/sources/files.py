@@ -8,13 +8,10 @@ read is a :class:`BadFile` with the file, the document and the line.
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
-from functools import cache
 from pathlib import Path
 from typing import IO, Any, Final
 
 import msgspec
-from msgspec import inspect
 
 from kavip import names
 from kavip.api.cluster import Namespace, Network, Node, ServiceCIDR
@@ -22,6 +19,7 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.api.slice import EndpointSlice
+from kavip.api.unknownfields import unknown_fields
 from kavip.cli.sources.yaml import Document, read
 from kavip.errors import BadFile
 from kavip.snapshot import KINDS, Object
@@ -213,35 +211,3 @@ def _named(content: dict[Any, Any]) -> str:
     metadata = content.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     return f" {name}" if isinstance(name, str) and name else ""
-
-
-# --- unknown fields ---------------------------------------------------------------------------------------------------
-def unknown_fields(content: Any, kind: type, *, path: str) -> Iterator[tuple[str, str]]:
-    """
-    The fields of *content* at *path* that *kind* does not have, each with its path and a similar field or "".
-
-    msgspec skips such fields, and the API server refuses them.
-    """
-    return _unknown_in(content, _shape(kind), path)
-
-
-@cache
-def _shape(kind: type) -> inspect.Type:
-    return inspect.type_info(kind)
-
-
-def _unknown_in(content: Any, shape: inspect.Type, path: str) -> Iterator[tuple[str, str]]:
-    match shape, content:
-        case inspect.UnionType(types=types), _:
-            for each in types:
-                yield from _unknown_in(content, each, path)
-        case inspect.ListType(item_type=item), list():
-            for index, each in enumerate(content):
-                yield from _unknown_in(each, item, f"{path}[{index}]")
-        case inspect.StructType(fields=fields), dict():
-            known = {each.encode_name: each.type for each in fields}
-            for key, value in content.items():
-                if key in known:
-                    yield from _unknown_in(value, known[key], f"{path}.{key}")
-                else:
-                    yield f"{path}.{key}", next(iter(get_close_matches(str(key), known, n=1)), "")

@@ -6,17 +6,19 @@ Service, and no other.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Final
+from typing import Final, TypeVar
 
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
 from kavip.convert.steps import Done, Json, NextStep, Step, Stop, Wait, Write
 from kavip.errors import ApiError, Conflict, NotFound, Throttled, Unavailable
 from kavip.kube.client import Client
-from kavip.kube.resources import SERVICES, Resource
+from kavip.kube.resources import Resource
 from kavip.names import Reason
+
+S = TypeVar("S", bound=Service)
 
 MANAGER: Final = "kavip-convert"
 """The field manager: not that of the controller, which never writes what users write."""
@@ -24,24 +26,31 @@ INTERVAL: Final = 0.2
 """Seconds between two looks at a Service that waits."""
 
 
+async def _nothing() -> None:
+    """Look at nothing else."""
+
+
 async def lead(
     client: Client,
     key: str,
-    next_step: NextStep[Service],
+    next_step: NextStep[S],
     *,
     timeout: float,
     on_write: Callable[[str], None],
-    resource: Resource[Service] = SERVICES,
+    resource: Resource[S],
+    look: Callable[[], Awaitable[None]] = _nothing,
 ) -> Refusal | None:
     """
     Take the Service *key* through its steps; None: it is done.
 
-    *timeout*: the seconds of each step. *on_write* gets what each write has done.
+    *timeout*: the seconds of each step. *on_write* gets what each write has done. *look*: called before each step, to
+    observe what the step depends on besides the Service.
     """
     loop = asyncio.get_running_loop()
     deadline, says = loop.time() + timeout, "the API server does not answer"
     while True:
         try:
+            await look()
             service = await client.get(resource, key)
             step = next_step(service)
             if isinstance(step, Write):

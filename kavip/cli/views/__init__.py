@@ -15,5 +15,7 @@ Decisions about the objects of files or a cluster, and their output as text, JSO
 * :mod:`~kavip.cli.views.conversion`: which Services with external IPs can be converted;
   :mod:`~kavip.cli.views.conversionoutput`: their changes as a diff; :mod:`~kavip.cli.views.manifestedit`: a change in
   the text of a manifest;
+* :mod:`~kavip.cli.views.importing`: where the Services of another load balancer go;
+  :mod:`~kavip.cli.views.importingoutput`: the output of import;
 * :mod:`~kavip.cli.views.table`: tables of text.
 """

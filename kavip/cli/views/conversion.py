@@ -126,7 +126,7 @@ def _judged(conversions: Collection[Conversion], cluster: Listing) -> list[Row]:
         if refusal := _operator_runs(simulated.snapshot, requesting[key].declared_group):
             found.append(refusal)
         if not found and names.VIP_POOL not in cluster.absent:
-            allocation = _allocation(requesting[key], simulated.snapshot)
+            allocation = allocation_of(requesting[key], simulated.snapshot)
             if isinstance(allocation, Refusal):
                 found.append(allocation)
             else:
@@ -135,7 +135,7 @@ def _judged(conversions: Collection[Conversion], cluster: Listing) -> list[Row]:
     return rows
 
 
-def _allocation(requesting: Service, snapshot: Snapshot) -> tuple[Address, ...] | Refusal:
+def allocation_of(requesting: Service, snapshot: Snapshot) -> tuple[Address, ...] | Refusal:
     """The addresses that the controller assigns, or why it does not."""
     labels, group = snapshot.namespace_labels(requesting.metadata.namespace), snapshot.group_of(requesting)
     found = settle(requesting, snapshot.parsed_pools, snapshot.ledger, group=group, namespace_labels=labels)

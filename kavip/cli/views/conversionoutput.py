@@ -10,8 +10,9 @@ import msgspec
 import yaml
 
 from kavip import names
+from kavip.api.refusal import Refusal
 from kavip.api.service import Service
-from kavip.api.text import printable
+from kavip.api.text import one_line, printable
 from kavip.cli.views.conversion import NOT_SERVED, ConversionPlan, Row
 from kavip.convert.steps import Json
 from kavip.ipam.ranges import Range
@@ -50,7 +51,7 @@ def diffs(plan: ConversionPlan) -> Iterator[str]:
 
 def remarks(plan: ConversionPlan) -> list[str]:
     """One line for each refusal and remark, and for each Service that is left as it is."""
-    lines = [f"{row.key}: not converted: {_told(row, at)}" for row in plan.refused for at in range(len(row.refusals))]
+    lines = [f"{row.key}: not converted: {cause(each)}" for row in plan.refused for each in row.refusals]
     lines += [f"{row.key}: {each}" for row in plan.converted for each in row.remarks]
     lines += [f"{key}: left as it is: {NOT_SERVED}" for key in plan.left]
     if plan.without_pool:
@@ -104,9 +105,10 @@ def _identity(row: Row) -> dict[str, str]:
     return {"namespace": meta.namespace, "name": meta.name, "group": row.service.declared_group}
 
 
-def _told(row: Row, at: int) -> str:
-    found = row.refusals[at]
-    return f"{found.field}: {found.message}" if found.field and found.field not in found.message else found.message
+def cause(refusal: Refusal) -> str:
+    """One line: field and message."""
+    field, message = refusal.field, one_line(refusal.message)
+    return f"{field}: {message}" if field and field not in message else message
 
 
 def _without(service: Service, sharing: Mapping[str, str]) -> Service:

@@ -109,7 +109,7 @@ def test_standard_input_becomes_standard_output() -> None:
     done = convert("-f", "-", given=SHOP)
     assert done.returncode == 0
     assert done.stdout.endswith("kind: Deployment   # not ours\nmetadata: {name: web}\n")
-    assert yaml.safe_load_all(done.stdout)
+    assert [each["kind"] for each in yaml.safe_load_all(done.stdout)] == ["Service", "Deployment"]
 
 
 @pytest.mark.slow

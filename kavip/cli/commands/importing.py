@@ -1,0 +1,241 @@
+"""
+``kavip import``.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from kavip.cli import flags
+from kavip.cli.commands.rewriting import rewrite
+
+if TYPE_CHECKING:
+    from kavip.api.metallb import ForeignObject
+    from kavip.api.refusal import Refusal
+    from kavip.cli.views.conversion import Scope
+    from kavip.cli.views.importing import ImportPlan, ServiceRow
+    from kavip.convert.imported import Imported
+    from kavip.convert.metallb import Wishes
+    from kavip.convert.provider import Provider
+    from kavip.kube.client import Client
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_TIMEOUT: Final = 120.0  # seconds
+
+
+@click.group("import")
+def import_() -> None:
+    """Come from another load balancer: its objects as kavip's, and its Services with their addresses."""
+
+
+def _options(command: F) -> F:
+    """The options of both commands."""
+    for option in (
+        flags.OUTPUT,
+        flags.cluster,
+        click.option(
+            "--timeout",
+            type=click.FloatRange(min=1),
+            default=_TIMEOUT,
+            show_default=True,
+            help="seconds for each step of a Service",
+        ),
+        click.option(
+            "--hand-over", is_flag=True, help="hand the Services over to kavip; with -f: rewrite their manifests"
+        ),
+        click.option("--interface", default="", help="interface of the addresses, where the objects name none"),
+        click.option(
+            "--into", default="lb", show_default=True, metavar="NAMESPACE", help="namespace of the groups that are made"
+        ),
+        click.option("--group", default="", metavar="NS/NAME", help="an existing group for all Services; none is made"),
+        click.option("-n", "--namespace", default="", help="only Services of this namespace; default: of all"),
+        flags.filename(),
+        click.argument("services", nargs=-1),
+    ):
+        command = option(command)
+    return command
+
+
+@import_.command("metallb")
+@_options
+def metallb(**given: Any) -> None:
+    """
+    Print VIPPools and KeepalivedGroups made of MetalLB's objects.
+
+    They go to standard output, ready for kubectl apply; below them stands, as comments, what the hand-over changes in
+    SERVICES (ns/name; default: all that MetalLB serves). What has no counterpart goes to standard error, by object and
+    field. With --hand-over, the Services are handed over one after the other, with all addresses: apply the manifests
+    first. An interrupted run continues when it is started again. Needs the rights to list what kavip explain lists and
+    MetalLB's objects, and to get and patch Services. Exit status: 0 all has a counterpart or is handed over, 1
+    something is not, 2 unknown.
+    """
+    _run("metallb", given)
+
+
+@import_.command("kube-vip")
+@_options
+def kube_vip(**given: Any) -> None:
+    """
+    Print VIPPools and KeepalivedGroups made of kube-vip's objects.
+
+    Reads the ConfigMap kubevip of kube-vip-cloud-provider, and the variables of kube-vip's pods. The manifests go to
+    standard output, ready for kubectl apply; below them stands, as comments, what the hand-over changes in SERVICES
+    (ns/name; default: all that kube-vip serves). What has no counterpart goes to standard error, by object and field.
+    With --hand-over, the Services are handed over one after the other, with all addresses: apply the manifests first.
+    An interrupted run continues when it is started again. Needs the rights to list what kavip explain lists and
+    DaemonSets, Pods and ConfigMaps, and to get and patch Services. Exit status: 0 all has a counterpart or is handed
+    over, 1 something is not, 2 unknown.
+    """
+    _run("kube-vip", given)
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What the user asked for."""
+
+    name: str
+    provider: "Provider"
+    wishes: "Wishes"
+    scope: "Scope"
+    hand_over: bool
+    timeout: float
+    output: str
+
+    def imported(self, objects: "tuple[ForeignObject, ...]") -> "Imported":
+        """What the objects become."""
+        from kavip.convert.kubevip import import_kubevip
+        from kavip.convert.metallb import import_metallb
+
+        return (import_metallb if self.name == "metallb" else import_kubevip)(objects, self.wishes)
+
+
+def _run(name: str, given: dict[str, Any]) -> None:
+    from kavip.cli.views.conversion import Scope
+    from kavip.convert.metallb import Wishes
+    from kavip.convert.provider import KUBE_VIP, METALLB
+
+    namespace, services = given["namespace"], given["services"]
+    keys = tuple(each if "/" in each else f"{namespace or 'default'}/{each}" for each in services)
+    request = _Given(
+        name,
+        METALLB if name == "metallb" else KUBE_VIP,
+        Wishes(given["into"], given["interface"], given["group"]),
+        Scope(keys, namespace),
+        given["hand_over"],
+        given["timeout"],
+        given["output"],
+    )
+    if given["paths"]:
+        sys.exit(_import_files(request, given["paths"]))
+    sys.exit(asyncio.run(_import_cluster(request, given["kubeconfig"], given["context"])))
+
+
+def _print_plan(plan: "ImportPlan", request: _Given) -> int:
+    """Print everything; return the exit status."""
+    from kavip.cli.views import importingoutput
+
+    for line in importingoutput.remarks(plan):
+        click.echo(line, err=True)
+    click.echo(importingoutput.text(plan, request.output))
+    return 1 if plan.remarks or plan.refused else 0
+
+
+# --- a cluster --------------------------------------------------------------------------------------------------------
+async def _import_cluster(request: _Given, kubeconfig: str, context: str) -> int:
+    from kavip.cli.sources import cluster, foreign
+    from kavip.cli.views.importing import plan_import, with_imported
+
+    async with cluster.connected(kubeconfig, context) as (client, default):
+        namespaces = {request.scope.namespace or default, *(key.partition("/")[0] for key in request.scope.keys)}
+        listing = await cluster.list_for_conversion(client, namespaces)
+        found = await foreign.list_objects(request.name, client)
+        for note in (*listing.notes, *found.notes):
+            click.echo(f"kavip: {note}", err=True)
+        services, imported = await foreign.list_services(client, namespaces), request.imported(found.objects)
+        known = listing if request.hand_over else with_imported(listing, imported)
+        plan = plan_import(imported, request.provider, services, known, request.scope)
+        return await _hand_over(client, plan, request) if request.hand_over else _print_plan(plan, request)
+
+
+async def _hand_over(client: "Client", plan: "ImportPlan", request: _Given) -> int:
+    """Hand one unit of Services over after the other; return the exit status."""
+    from kavip.cli.sources.foreign import Announcements
+    from kavip.cli.views import importingoutput
+
+    for line in importingoutput.remarks(plan):
+        click.echo(line, err=True)
+    run, failed = _Run(client, request.timeout, Announcements(client, request.provider)), len(plan.refused)
+    for number, unit in enumerate(plan.units, start=1):
+        if stopped := await run.hand_over(unit):
+            key, refusal = stopped
+            failed += len(unit)
+            click.echo(f"{key}: not handed over, and still served: {refusal.message}", err=True)
+            break  # the next one would meet the same: what can be known before was evaluated before
+        click.echo(f"{', '.join(row.key for row in unit)}: handed over ({number} of {len(plan.units)})")
+    stuck = [row.key for unit in plan.units for row in unit if row.service.has_foreign_class]
+    if stuck and not request.provider.withdraws:
+        click.echo(
+            f"{request.provider.name} may announce {', '.join(stuck)} until its speakers restart: it does not look at "
+            "Services that have lost its class; kubectl rollout restart daemonset -n metallb-system",
+            err=True,
+        )
+    return 1 if failed else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One hand-over of Services."""
+
+    client: "Client"
+    timeout: float
+    announcements: Any
+
+    async def hand_over(self, unit: "tuple[ServiceRow, ...]") -> "tuple[str, Refusal] | None":
+        """All of *unit*, and first prepare all; the Service that cannot go on, and why."""
+        from kavip.convert import handover
+
+        goals = {row.key: replace(row.goal, announced=self.announcements.of) for row in unit}
+        for step in (handover.prepare_step, handover.next_step):
+            for row in unit:
+                if refusal := await self._lead(row.key, partial(step, goal=goals[row.key])):
+                    return row.key, refusal
+        return None
+
+    async def _lead(self, key: str, step: Any) -> "Refusal | None":
+        from kavip.cli.sources.foreign import HANDED
+        from kavip.cli.sources.stepping import lead
+
+        def printing(says: str) -> None:
+            click.echo(f"{key}: {says}")
+
+        look = self.announcements.refresh
+        return await lead(self.client, key, step, timeout=self.timeout, on_write=printing, resource=HANDED, look=look)
+
+
+# --- manifests --------------------------------------------------------------------------------------------------------
+def _import_files(request: _Given, paths: tuple[Path, ...]) -> int:
+    from kavip.cli.sources import foreign
+    from kavip.cli.sources.rewrite import read_manifests
+    from kavip.cli.views import importingoutput
+    from kavip.cli.views.importing import plan_manifests
+
+    imported = request.imported(foreign.read_files(request.name, paths).objects)
+    manifests, unread = read_manifests(paths)
+    services = [each.service for manifest in manifests for each in manifest.services]
+    plan = plan_manifests(imported, request.provider, services, request.scope, group=request.wishes.group)
+    if request.hand_over:
+        for line in importingoutput.remarks(plan):
+            click.echo(line, err=True)
+        patches = {row.key: row.patch for row in plan.rows if not row.refusals}
+        return rewrite(manifests, patches, unread=unread, refused=len(plan.refused), dry_run=False)
+    for error in unread:
+        click.echo(f"kavip: {error}", err=True)
+    status = _print_plan(plan, request)
+    return 2 if unread else status

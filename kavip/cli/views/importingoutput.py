@@ -1,0 +1,60 @@
+"""
+The output of ``kavip import``: manifests that can be applied, the changes of Services as comments, and remarks.
+"""
+
+import json
+from typing import Any
+
+import yaml
+
+from kavip.api.text import one_line
+from kavip.cli.views.conversionoutput import cause, diff
+from kavip.cli.views.importing import ImportPlan
+
+
+def manifests(plan: ImportPlan) -> str:
+    """A YAML stream: namespaces, groups and pools, then what the hand-over changes in each Service, as comments."""
+    documents = [_yaml(each) for each in plan.imported.bodies()]
+    changes = [
+        f"# {line}".rstrip()
+        for row in plan.rows
+        if not row.refusals
+        for line in diff(row.service, row.patch).split("\n")
+    ]
+    return "---\n".join([*documents, "\n".join([*changes, ""])] if changes else documents)
+
+
+def remarks(plan: ImportPlan) -> list[str]:
+    """One line for each remark, and for each refused Service."""
+    refused = [f"{row.key}: not handed over: {cause(each)}" for row in plan.refused for each in row.refusals]
+    return [one_line(str(each)) for each in plan.remarks] + refused
+
+
+def data(plan: ImportPlan) -> dict[str, Any]:
+    """*plan* for programs."""
+    return {
+        "objects": list(plan.imported.bodies()),
+        "services": [
+            {
+                "namespace": row.service.metadata.namespace,
+                "name": row.service.metadata.name,
+                "group": row.goal.group,
+                "sharingKey": row.goal.sharing_key,
+                "patch": row.patch,
+                "causes": [
+                    {"field": each.field, "reason": each.reason, "message": each.message} for each in row.refusals
+                ],
+            }
+            for row in plan.rows
+        ],
+        "remarks": [{"subject": each.subject, "field": each.field, "message": each.text} for each in plan.remarks],
+    }
+
+
+def text(plan: ImportPlan, form: str) -> str:
+    """*plan* as *form*, ``text`` or ``json``."""
+    return json.dumps(data(plan), indent=2, sort_keys=True) if form == "json" else manifests(plan).rstrip("\n")
+
+
+def _yaml(value: object) -> str:
+    return str(yaml.safe_dump(value, sort_keys=False, default_flow_style=False, width=1000))
