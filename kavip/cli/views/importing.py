@@ -146,7 +146,7 @@ def plan_import(
         remarks += provider.remarks(service)
         goal = plan.goal(service, pool.group)
         rows[key] = ServiceRow(service, goal, held[key], tuple(plan.obstacles(service)))
-    judged = _judged(rows, cluster)
+    judged = _together(_judged(rows, cluster), plan.sharing)
     return ImportPlan(imported, tuple(judged.values()), tuple(sorted(remarks)), _units(judged, plan.sharing))
 
 
@@ -180,9 +180,20 @@ def _units(
     return tuple(tuple(sorted(unit, key=lambda row: row.service.metadata.age_key)) for unit in units)
 
 
+def _together(rows: dict[str, ServiceRow], sharing: Mapping[str, tuple[str, ...]]) -> dict[str, ServiceRow]:
+    """*rows*; if a Service stays, those that share an address with it stay too: nobody may announce half of one."""
+    found = {}
+    for key, row in rows.items():
+        staying = [each for each in sharing.get(key, ()) if each != key and (each not in rows or rows[each].refusals)]
+        message = f"shares an address with {', '.join(staying)}, which cannot be handed over"
+        refusal = Refusal(Reason.SHARING_REFUSED, message, "status.loadBalancer")
+        found[key] = replace(row, refusals=(refusal,)) if staying and not row.refusals else row
+    return found
+
+
 def _judged(rows: Mapping[str, ServiceRow], cluster: Listing) -> dict[str, ServiceRow]:
     """*rows* with what admission and allocation of kavip would refuse in the end."""
-    snapshot, final = Snapshot(), {key: after(row.service, _final(row)) for key, row in rows.items()}
+    snapshot, final = Snapshot(), {key: after(_plain(row.service), _final(row)) for key, row in rows.items()}
     for each in cluster.objects:
         snapshot.put(labelled(final.get(each.key, each) if isinstance(each, Service) else each))
     for service in final.values():
@@ -197,6 +208,11 @@ def _judged(rows: Mapping[str, ServiceRow], cluster: Listing) -> dict[str, Servi
             refusals += [allocation] if isinstance(allocation, Refusal) else []
         found[key] = replace(row, refusals=tuple(refusals))
     return found
+
+
+def _plain(service: Service) -> Service:
+    """*service* as decisions read it."""
+    return msgspec.convert(msgspec.to_builtins(service), Service)
 
 
 def _final(row: ServiceRow) -> Json:

@@ -1,0 +1,208 @@
+"""``kavip import metallb --hand-over`` on a real cluster, with MetalLB's own controller and speakers, under load."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from hack.demo.__main__ import image
+from hack.demo.session import Session
+from hack.testbed import programs as building
+from hack.testbed.cluster import Cluster
+from hack.testbed.process import wait_for
+from hack.testbed.programs import Programs
+from kavip import names
+from tests.app.conftest import object_of
+from tests.cluster.migration.load import load
+from tests.cluster.migration.metallb import CLASS, SYSTEM, MetalLB
+from tests.cluster.migration.whohas import watch_owners
+from tests.cluster.provisioning import (
+    PATIENCE,
+    WEB_LABELS,
+    apply_objects,
+    create_namespaces,
+    delete_objects,
+    release,
+    retry_kubectl,
+    web_deployment,
+)
+
+pytestmark = [pytest.mark.cluster, pytest.mark.migration, pytest.mark.timeout(1800)]
+
+INTERVAL = 0.2
+"""Seconds between two adverts of the group: the default of a new one."""
+BOUND = 4 * INTERVAL + 1.0
+POOL = "192.0.2.192/28"
+
+
+@pytest.fixture(scope="module")
+def others() -> Programs:
+    """The programs of other load balancers."""
+    return building.ensure(building.MIGRATION)
+
+
+@pytest.fixture
+def session(cluster: Callable[..., Cluster]) -> Iterator[Session]:
+    """Three nodes, kavip, and a pod on each node; no group and no pool."""
+    found = Session(cluster(nodes=3, images=(image(),)))
+    found.cluster.helm(
+        "upgrade", "--install", *release(found.cluster), "--create-namespace", "--set=image.pullPolicy=Never"
+    )
+    create_namespaces(found.cluster, "shop")
+    apply_objects(found.cluster, web_deployment(replicas=3))
+    retry_kubectl(found.cluster, "rollout", "status", "deployment/web", "--namespace=shop", "--timeout=100s")
+    try:
+        yield found
+    finally:
+        delete_objects(
+            found.cluster,
+            ("services", "--all", "--namespace=shop"),
+            ("namespaces", "shop", "lb", "--wait=false"),
+            ("vippool", "--all"),
+        )
+
+
+def service(name: str, **spec: Any) -> dict[str, Any]:
+    """A LoadBalancer Service before the pods."""
+    notes = spec.pop("annotations", {})
+    ports = [{"port": spec.pop("port", 80), "targetPort": 80}]
+    given = {"type": "LoadBalancer", "ports": ports, "selector": WEB_LABELS, **spec}
+    return object_of("Service", name, namespace="shop", annotations=notes, spec=given)
+
+
+SHARED = {"metallb.io/allow-shared-ip": "pair", "metallb.io/loadBalancerIPs": "192.0.2.200"}
+SERVICES = (
+    service("web"),
+    service("plain", allocateLoadBalancerNodePorts=False),
+    service("local", externalTrafficPolicy="Local"),
+    service("one", annotations=SHARED),
+    service("two", annotations=SHARED, port=81),
+)
+
+
+def stored(session: Session) -> dict[str, Any]:
+    """What must stay of each Service: addresses and node ports."""
+    found = {}
+    for each in session.get("services", "-n", "shop")["items"]:
+        ports = [port.get("nodePort") for port in each["spec"]["ports"]]
+        addresses = [entry["ip"] for entry in each["status"]["loadBalancer"].get("ingress", ())]
+        found[each["metadata"]["name"]] = addresses, ports, each["spec"].get("healthCheckNodePort")
+    return found
+
+
+def serve_all(session: Session, metallb: MetalLB, *services: dict[str, Any]) -> list[str]:
+    """Start MetalLB and apply *services*; wait until each answers; return the addresses."""
+    metallb.install()
+    metallb.start()
+    metallb.configure(POOL, interfaces=["eth0"])
+    apply_objects(session.cluster, *services)
+
+    def addresses() -> list[str]:
+        found = [each[0] for each in stored(session).values()]
+        return sorted({each for one in found for each in one}) if all(found) else []
+
+    wait_for("MetalLB assigns all addresses", lambda: bool(addresses()), timeout=PATIENCE, interval=1)
+    vips = [each for each in addresses() if ":" not in each]
+    for vip in vips:
+        wait_for(f"{vip} answers", partial(answers, session, vip), timeout=PATIENCE, interval=1)
+    return vips
+
+
+def answers(session: Session, vip: str) -> bool:
+    """Whether a client gets twenty answers in sequence."""
+    return all(session.answers(vip) for _ in range(20))
+
+
+def prepare(session: Session) -> None:
+    """Apply what the import prints, and wait until the pods of the group run."""
+    printed = session.kavip("import", "metallb")
+    assert printed.stderr == ""
+    session.cluster.kubectl("apply", "--filename=-", input=printed.stdout)
+    rollout = ("rollout", "status", "daemonset/l2", "--namespace=lb", "--timeout=100s")
+    retry_kubectl(session.cluster, *rollout)
+    ready = ("wait", "keepalivedgroup/l2", "--namespace=lb", "--for=condition=Ready", "--timeout=100s")
+    retry_kubectl(session.cluster, *ready)
+
+
+def check_arrived(session: Session, before: dict[str, Any]) -> None:
+    """Every Service is kavip's, with the addresses and node ports that it had."""
+    assert stored(session) == before
+    for each in session.get("services", "-n", "shop")["items"]:
+        assert each["spec"]["loadBalancerClass"] == names.LOAD_BALANCER_CLASS
+        assert "externalIPs" not in each["spec"]
+        assert names.HAND_OVER_ANNOTATION not in each["metadata"]["annotations"]
+        condition = session.condition("service", f"shop/{each['metadata']['name']}", "kavip.io/AddressAssigned")
+        assert condition[:2] == ("True", "Assigned")
+
+
+def holder_macs(session: Session, vips: list[str]) -> dict[str, set[str]]:
+    """The MAC of the node of kavip that holds each VIP."""
+    found = {}
+    for vip in vips:
+        node = session.holder(vip)
+        shown = json.loads(node.exec("ip", "-json", "link", "show", "dev", "eth0").stdout)
+        found[vip] = {shown[0]["address"]}
+    return found
+
+
+def test_services_without_a_class_lose_no_answer(session: Session, others: Programs) -> None:
+    """kavip announces each address before MetalLB withdraws it: every request and every ARP request is answered."""
+    metallb = MetalLB(session.cluster, others)
+    try:
+        vips = serve_all(session, metallb, *SERVICES)
+        before = stored(session)
+        prepare(session)
+        with watch_owners(session.cluster, vips, every=0.05) as owners, load(session.cluster, vips, every=0.1) as seen:
+            done = session.kavip("import", "metallb", "--hand-over")
+            wait_for("MetalLB announces nothing", lambda: not statuses(session), timeout=PATIENCE, interval=0.5)
+        assert (done.returncode, done.stderr) == (0, "")
+        check_arrived(session, before)
+        gaps = {vip: round(owners.gap(vip), 2) for vip in vips}
+        session.figure("requests during the hand-over", f"{seen.requests}, lost {seen.problems}")
+        session.figure("longest time without an ARP answer", f"{gaps}")
+        assert seen.problems == {}
+        with watch_owners(session.cluster, vips, every=0.05) as after:
+            assert all(answers(session, vip) for vip in vips)
+        assert {vip: after.last(vip, seconds=60) for vip in vips} == holder_macs(session, vips)
+    finally:
+        for name, text in metallb.logs().items():
+            sys.stdout.write(f"--- {name}\n{text}\n")
+        metallb.remove()
+
+
+def statuses(session: Session) -> list[str]:
+    """The Services that MetalLB's speakers announce."""
+    found = session.get("servicel2statuses", "-n", SYSTEM)["items"]
+    return [each["status"]["serviceName"] for each in found]
+
+
+def test_services_of_a_class_are_handed_over(session: Session, others: Programs) -> None:
+    """MetalLB's speakers do not withdraw a Service that has lost their class; they do when they restart."""
+    metallb = MetalLB(session.cluster, others, lb_class=CLASS)
+    services = [service(name, loadBalancerClass=CLASS) for name in ("web", "plain")]
+    try:
+        vips = serve_all(session, metallb, *services)
+        before = stored(session)
+        prepare(session)
+        with watch_owners(session.cluster, vips, every=0.05) as owners, load(session.cluster, vips, every=0.1) as seen:
+            done = session.kavip("import", "metallb", "--hand-over")
+            metallb.stop()
+            metallb.start()
+            wait_for("MetalLB announces nothing", lambda: not statuses(session), timeout=PATIENCE, interval=0.5)
+        assert done.returncode == 0
+        assert "kubectl rollout restart daemonset" in done.stderr
+        check_arrived(session, before)
+        gaps = {vip: round(owners.gap(vip), 2) for vip in vips}
+        session.figure("requests during the hand-over", f"{seen.requests}, lost {seen.problems}")
+        session.figure("longest time without an ARP answer", f"{gaps}")
+        assert all(seen.silence(f"http://{vip}/") <= BOUND for vip in vips)
+        with watch_owners(session.cluster, vips, every=0.05) as after:
+            assert all(answers(session, vip) for vip in vips)
+        assert {vip: after.last(vip, seconds=60) for vip in vips} == holder_macs(session, vips)
+    finally:
+        for name, text in metallb.logs().items():
+            sys.stdout.write(f"--- {name}\n{text}\n")
+        metallb.remove()
