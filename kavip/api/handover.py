@@ -17,7 +17,6 @@ class HandOver(Wire, frozen=True):
     """
 
     allocate_load_balancer_node_ports: bool | None = None
-    health_check_node_port: int = 0
     load_balancer_class: str = ""
 
     def text(self) -> str:

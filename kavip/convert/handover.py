@@ -98,7 +98,7 @@ def next_step(service: HandedService, *, goal: Goal) -> Step:
         return Wait(f"its finalizer {CLEANUP_FINALIZER} stays: another controller has not cleaned up")
     if (not mark.load_balancer_class or goal.withdraws) and (announced := goal.announced(service)):
         return Wait(announced)
-    return _advertised(service) or Write(_arriving(service, mark), f"a LoadBalancer of {names.LOAD_BALANCER_CLASS}")
+    return _advertised(service) or Write(_arriving(mark), f"a LoadBalancer of {names.LOAD_BALANCER_CLASS}")
 
 
 def obstacle_of(service: HandedService) -> Refusal | None:
@@ -132,7 +132,6 @@ def _leaving(service: HandedService, goal: Goal) -> Json:
     spec = service.spec
     mark = HandOver(
         allocate_load_balancer_node_ports=spec.allocate_load_balancer_node_ports,
-        health_check_node_port=spec.health_check_node_port,
         load_balancer_class=spec.load_balancer_class or "",
     )
     has_node_ports = any(port.node_port for port in spec.ports or ())
@@ -148,13 +147,16 @@ def _leaving(service: HandedService, goal: Goal) -> Json:
     return {**annotated(**notes), "spec": change}
 
 
-def _arriving(service: HandedService, mark: HandOver) -> Json:
-    """Type LoadBalancer again, of kavip's class, with the health port and the choice about node ports that it had."""
+def _arriving(mark: HandOver) -> Json:
+    """
+    Type LoadBalancer again, of kavip's class, with the choice about node ports that it had.
+
+    It gets a new ``healthCheckNodePort`` with policy Local. To request the old one fails from time to time, and then
+    for minutes: an API server that decides twice (seen with 1.35) has allocated the port to its own first attempt.
+    """
     change: Json = {"type": "LoadBalancer", "loadBalancerClass": names.LOAD_BALANCER_CLASS}
     if mark.allocate_load_balancer_node_ports is not None:
         change["allocateLoadBalancerNodePorts"] = mark.allocate_load_balancer_node_ports
-    if mark.health_check_node_port and service.is_local:
-        change["healthCheckNodePort"] = mark.health_check_node_port
     return {"spec": change}
 
 

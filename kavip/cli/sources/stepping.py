@@ -24,6 +24,8 @@ MANAGER: Final = "kavip-convert"
 """The field manager: not that of the controller, which never writes what users write."""
 INTERVAL: Final = 0.2
 """Seconds between two looks at a Service that waits."""
+_LONG: Final = 5.0
+"""Seconds after which a wait is reported."""
 
 
 async def _nothing() -> None:
@@ -43,11 +45,11 @@ async def lead(
     """
     Take the Service *key* through its steps; None: it is done.
 
-    *timeout*: the seconds of each step. *on_write* gets what each write has done. *look*: called before each step, to
-    observe what the step depends on besides the Service.
+    *timeout*: the seconds of each step. *on_write* gets what each write has done, and what a step waits for if that
+    takes long. *look*: called before each step, to observe what the step depends on besides the Service.
     """
     loop = asyncio.get_running_loop()
-    deadline, says = loop.time() + timeout, "the API server does not answer"
+    deadline, says, told = loop.time() + timeout, "the API server does not answer", ""
     while True:
         try:
             await look()
@@ -70,6 +72,9 @@ async def lead(
             if not isinstance(step, Wait):
                 return _end_of(step)
             says = step.says
+        if told != says and loop.time() > deadline - timeout + _LONG:
+            told = says
+            on_write(f"waits: {says}")
         if loop.time() > deadline:
             return Refusal(Reason.PENDING, f"after {timeout:g} s {says}")
         await asyncio.sleep(INTERVAL)

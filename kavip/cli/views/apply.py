@@ -17,7 +17,7 @@ from kavip.snapshot import KINDS, Object
 
 T = TypeVar("T", bound=Service | KeepalivedGroup | VIPPool)
 
-_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _SERVER_FIELDS: Final = (  # the API server keeps these if a manifest with the same type does not set them
     "cluster_ip",
     "cluster_ips",
@@ -81,6 +81,6 @@ class _Manifest(msgspec.Struct):
 
 def _last_applied(old: Metadata) -> Metadata:
     try:
-        return msgspec.json.decode((old.annotations or {}).get(_APPLIED, "{}"), type=_Manifest).metadata
+        return msgspec.json.decode((old.annotations or {}).get(LAST_APPLIED, "{}"), type=_Manifest).metadata
     except (msgspec.DecodeError, RecursionError):  # any user may write the annotation
         return Metadata()

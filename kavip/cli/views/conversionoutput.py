@@ -13,6 +13,7 @@ from kavip import names
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
 from kavip.api.text import one_line, printable
+from kavip.cli.views.apply import LAST_APPLIED
 from kavip.cli.views.conversion import NOT_SERVED, ConversionPlan, Row
 from kavip.convert.steps import Json
 from kavip.ipam.ranges import Range
@@ -24,8 +25,8 @@ def diff(service: Service, patch: Json) -> str:
     whole = msgspec.to_builtins(service)
     whole["spec"] = {"type": service.spec.type, **whole.get("spec", {})}  # a default is not written
     before = _part(whole, patch)
-    if annotations := whole["metadata"].get("annotations"):
-        before = {**before, "metadata": {"annotations": annotations}}
+    annotations = {key: text for key, text in (service.metadata.annotations or {}).items() if key != LAST_APPLIED}
+    before = {name: part for name, part in {**before, "metadata": {"annotations": annotations}}.items() if part}
     return unified(_yaml(before), _yaml(patched(before, patch)), f"Service {service.key}")
 
 

@@ -43,7 +43,7 @@ class Owners:
 
 
 @contextmanager
-def watch_owners(cluster: Cluster, addresses: Sequence[str], *, every: float) -> Iterator[Owners]:
+def watch_owners(cluster: Cluster, addresses: Sequence[str], *, every: float = 0.05) -> Iterator[Owners]:
     """Let the client of *cluster* ask for *addresses* during the block."""
     command = cluster.client.command(sys.executable, "-m", "tests.cluster.migration.whohas", str(every), *addresses)
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
