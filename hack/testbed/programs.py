@@ -41,6 +41,7 @@ SOURCES = (
     Source("helm", "kubernetes", "helm.sh/helm/v4/cmd/helm"),
     Source("metallb", "metallb", "go.universe.tf/metallb/controller"),
     Source("metallb-speaker", "metallb", "go.universe.tf/metallb/speaker"),
+    Source("traefik", "traefik", "github.com/traefik/traefik/v3/cmd/traefik"),
     Source("agnhost", "kubernetes", "k8s.io/kubernetes/test/images/agnhost"),
     Source("coredns", "coredns", "testbed/coredns"),
 )
@@ -57,8 +58,8 @@ CLUSTER = (
 """What a cluster consists of, and what installs a chart on it."""
 TESTS = (*CLUSTER, "metallb", "coredns")
 """What the tests use besides: another controller that assigns addresses, and cluster DNS."""
-MIGRATION = (*CLUSTER, "metallb", "metallb-speaker")
-"""What `make test-migration` uses: the load balancers from which Services come."""
+MIGRATION = (*CLUSTER, "metallb", "metallb-speaker", "traefik")
+"""What `make test-migration` uses: the load balancer from which Services come, and a Gateway controller."""
 _CODE: tuple[ModuleType, ...] = (golang,)
 
 

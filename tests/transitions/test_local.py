@@ -20,7 +20,7 @@ from tests.transitions.recording import record
 
 pytestmark = pytest.mark.netns
 
-VIP, OTHER, PLAIN = "192.0.2.130", "192.0.2.131", "192.0.2.132"
+VIP, OTHER, PLAIN, SPREAD = "192.0.2.130", "192.0.2.131", "192.0.2.132", "192.0.2.133"
 WEB: Service = build.service(
     "shop/web", group=GROUP, holds=[VIP], external_traffic_policy="Local", health_check_node_port=PORT
 )
@@ -89,6 +89,34 @@ def test_vips_follow_endpoints(live: LiveGroup, health_ports: HealthPorts, unica
     assert recorded.masters == {**moved, "shop/plain": [preferred["shop/plain"]]}, recorded.timeline()
     for vip, moves in {VIP: 3, OTHER: 3, PLAIN: 0}.items():
         assert recorded.moved_cleanly(vip, moves=moves), recorded.timeline()
+
+
+def test_endpoints_without_a_node_leave_one_master(live: LiveGroup, health_ports: HealthPorts) -> None:
+    """
+    kube-proxy answers on no node then. Each VIP has one master and keeps it, also while such endpoints come and go.
+
+    A controller may write such a slice by hand, as for a program outside the cluster.
+    """
+    spread = build.service(
+        "shop/spread",
+        group=GROUP,
+        holds=[PLAIN, SPREAD],
+        annotations={names.SPREAD_ANNOTATION: "true"},
+        external_traffic_policy="Local",
+        health_check_node_port=PORT,
+    )
+    keys = ("shop/web", "shop/portless", "shop/spread")
+    outside = [build.endpoints(key, addresses=["198.51.100.9"]) for key in keys]
+    live.apply(group(), WEB, PORTLESS, spread, *outside)
+    settled = live.wait_for_masters()
+    assert len(settled) == 4
+    with record(live, [VIP, OTHER, PLAIN, SPREAD]) as recorded:
+        live.apply(*(build.endpoints(key) for key in keys))
+        live.apply(*(build.endpoints(key, addresses=["198.51.100.9", "198.51.100.10"]) for key in keys))
+        live.wait_until_stable()
+    assert recorded.double_masters == (), recorded.timeline()
+    assert {name: [node] for name, node in settled.items()} == recorded.masters, recorded.timeline()
+    assert (recorded.transitions, recorded.failures) == ({}, {}), recorded.timeline()
 
 
 def test_restarts_of_kube_proxy_and_agents_move_no_vip(live: LiveGroup, health_ports: HealthPorts) -> None:

@@ -84,6 +84,22 @@ def test_vips_are_spread_over_the_nodes_with_endpoints() -> None:
             assert sorted(first.values()) == ready
 
 
+def test_endpoints_without_a_node_are_on_no_node() -> None:
+    """No node has one, so all rank by the text, and spread VIPs are spread over all: the agents report none ready."""
+    notes = {names.SPREAD_ANNOTATION: "true"}
+    spread = build.service(
+        "shop/spread", holds=["192.0.2.132", "192.0.2.133"], health_check_node_port=30101, annotations=notes, **LOCAL
+    )
+    slices = [build.endpoints(key, addresses=["198.51.100.9"]) for key in ("shop/web", "shop/plain", "shop/spread")]
+    simulation = planned(WEB, PLAIN, spread, *slices)
+    found = {each["track"]: each for each in followed(simulation)}
+    assert found[local_track("shop/plain")] == {"track": local_track("shop/plain")}
+    assert found[local_track("shop/web")]["port"] == 30100
+    texts = [block.text for block in blocks.split(simulation.text(GROUP)) if block.name]
+    assert len(texts) == 4
+    assert all(sorted(node for node, _ in PRIORITY.findall(text)) == ["n1", "n2"] for text in texts)
+
+
 def test_endpoints_that_move_change_only_agent_json() -> None:
     """Text and hash stay. The pods are annotated, so that kubelet refreshes the mount at once."""
     simulation = planned(PLAIN, build.endpoints("shop/plain", "n1"))
