@@ -15,6 +15,7 @@ what a field means stands in the CRDs.
 * :mod:`~kavip.api.address`, :mod:`~kavip.api.instant`, :mod:`~kavip.api.naming`, :mod:`~kavip.api.selector`: single
   values: addresses, timestamps, names, label selectors; :mod:`~kavip.api.spans`: sets of addresses;
 * :mod:`~kavip.api.metallb`, :mod:`~kavip.api.kubevip`: what users of other load balancers write;
+  :mod:`~kavip.api.handover`: a Service on its way from there;
 * :mod:`~kavip.api.unknownfields`: fields that a type does not have;
 * :mod:`~kavip.api.patch`: JSON Patch; :mod:`~kavip.api.refusal`: a refusal as a value; :mod:`~kavip.api.text`: text as
   one printable line.
