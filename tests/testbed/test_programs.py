@@ -75,5 +75,7 @@ def test_helm_shares_the_packages_of_kubernetes() -> None:
 
 
 def test_the_demo_builds_only_what_it_shows() -> None:
-    """MetalLB, CoreDNS and agnhost are built only for what uses them."""
-    assert {source.name for source in programs.SOURCES} - set(programs.CLUSTER) == {"metallb", "coredns", "agnhost"}
+    """Load balancers of others, a Gateway controller, CoreDNS and agnhost are built only for what uses them."""
+    others = {"metallb", "metallb-speaker", "traefik", "coredns", "agnhost"}
+    assert {source.name for source in programs.SOURCES} - set(programs.CLUSTER) == others
+    assert {"metallb-speaker", "traefik"}.isdisjoint(programs.TESTS)
