@@ -16,13 +16,16 @@ from kavip.cli import flags
 from kavip.cli.commands.rewriting import rewrite
 
 if TYPE_CHECKING:
+    from kavip.api.handover import HandedService
     from kavip.api.metallb import ForeignObject
     from kavip.api.refusal import Refusal
+    from kavip.cli.sources.foreign import Announcements
     from kavip.cli.views.conversion import Scope
     from kavip.cli.views.importing import ImportPlan, ServiceRow
     from kavip.convert.imported import Imported
     from kavip.convert.metallb import Wishes
     from kavip.convert.provider import Provider
+    from kavip.convert.steps import NextStep
     from kavip.kube.client import Client
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -195,7 +198,7 @@ class _Run:
 
     client: "Client"
     timeout: float
-    announcements: Any
+    announcements: "Announcements"
 
     async def hand_over(self, unit: "tuple[ServiceRow, ...]") -> "tuple[str, Refusal] | None":
         """All of *unit*, and first prepare all; the Service that cannot go on, and why."""
@@ -208,7 +211,7 @@ class _Run:
                     return row.key, refusal
         return None
 
-    async def _lead(self, key: str, step: Any) -> "Refusal | None":
+    async def _lead(self, key: str, step: "NextStep[HandedService]") -> "Refusal | None":
         from kavip.cli.sources.foreign import HANDED
         from kavip.cli.sources.stepping import lead
 

@@ -8,7 +8,6 @@ closes. It prints "ready" when every URL has answered once, and at the end one J
 
 import asyncio
 import json
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ from dataclasses import dataclass, field
 
 from hack.demo import prober
 from hack.testbed.cluster import Cluster
+from tests.cluster.migration.watching import watching
 
 Row = tuple[float, float | None, str]
 
@@ -47,16 +47,10 @@ class Load:
 def load(cluster: Cluster, addresses: Sequence[str], *, every: float) -> Iterator[Load]:
     """Let the client of *cluster* ask port 80 of each of *addresses* during the block."""
     urls = [f"http://{each}/" for each in addresses]
-    command = cluster.client.command(sys.executable, "-m", "tests.cluster.migration.load", str(every), *urls)
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout
     found = Load()
-    try:
-        assert process.stdout.readline() == "ready\n"
+    with watching(cluster, "tests.cluster.migration.load", str(every), *urls) as output:
         yield found
-    finally:
-        output, _ = process.communicate("", timeout=120)
-        found.rows.update({url: [tuple(row) for row in rows] for url, rows in json.loads(output).items()})
+    found.rows.update({url: [tuple(row) for row in rows] for url, rows in output.items()})
 
 
 async def ask_all(every: float, urls: Sequence[str]) -> dict[str, list[Row]]:

@@ -1,5 +1,8 @@
 """MetalLB's own controller and speakers on a cluster, as processes of its machines, with MetalLB's own CRDs."""
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +48,11 @@ class MetalLB:
             more = (f"--pod-name={_speaker(node.name)}", "--port=17474", "--health-probe-port=17475")
             self._speakers.append(node.spawn(*speaker, *more, log=node.home / "metallb-speaker.log"))
 
+    def restart(self) -> None:
+        """End all processes, and start them again."""
+        self.stop()
+        self.start()
+
     def stop(self) -> None:
         """End all processes."""
         process.stop([*self._controller, *self._speakers], grace=5)
@@ -72,6 +80,19 @@ class MetalLB:
 
     def _nodes(self) -> list[str]:
         return [node.name for node in self._cluster.nodes]
+
+
+@contextmanager
+def running(metallb: MetalLB) -> Iterator[MetalLB]:
+    """*metallb* runs during the block; its logs are printed at the end."""
+    try:
+        metallb.install()
+        metallb.start()
+        yield metallb
+    finally:
+        for name, text in metallb.logs().items():
+            sys.stdout.write(f"--- {name}\n{text}\n")
+        metallb.remove()
 
 
 def _speaker(node: str) -> str:

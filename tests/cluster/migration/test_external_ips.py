@@ -14,16 +14,8 @@ from kavip import names
 from kavip.names import ConditionType
 from tests.app.conftest import a_group, a_pool, object_of
 from tests.cluster.migration.load import load
-from tests.cluster.provisioning import (
-    PATIENCE,
-    WEB_LABELS,
-    apply_objects,
-    create_namespaces,
-    delete_objects,
-    release,
-    retry_kubectl,
-    web_deployment,
-)
+from tests.cluster.migration.site import site
+from tests.cluster.provisioning import PATIENCE, WEB_LABELS, apply_objects, retry_kubectl
 
 pytestmark = [pytest.mark.cluster, pytest.mark.migration, pytest.mark.timeout(1800)]
 
@@ -51,26 +43,13 @@ def external(number: int) -> dict[str, Any]:
 @pytest.fixture
 def session(cluster: Callable[..., Cluster]) -> Iterator[Session]:
     """Three nodes with a pod each, a group, and all the Services, each with one master."""
-    found = Session(cluster(nodes=3, images=(image(),)))
-    found.cluster.helm(
-        "upgrade", "--install", *release(found.cluster), "--create-namespace", "--set=image.pullPolicy=Never"
-    )
-    create_namespaces(found.cluster, "lb", "shop")
-    group = a_group("edge", advertIntervalMilliseconds=500)
-    apply_objects(found.cluster, a_pool("edge", "192.0.2.96/27", "192.0.2.128/27"), group, web_deployment(replicas=3))
-    services = {"apiVersion": "v1", "kind": "List", "items": [external(number) for number in range(SERVICES)]}
-    retry_kubectl(found.cluster, "apply", "--filename=-", stdin=json.dumps(services))
-    retry_kubectl(found.cluster, "rollout", "status", "deployment/web", "--namespace=shop", "--timeout=100s")
-    try:
+    with site(cluster(nodes=3, images=(image(),)), "lb") as found:
+        group = a_group("edge", advertIntervalMilliseconds=500)
+        apply_objects(found.cluster, a_pool("edge", "192.0.2.96/27", "192.0.2.128/27"), group)
+        services = {"apiVersion": "v1", "kind": "List", "items": [external(number) for number in range(SERVICES)]}
+        retry_kubectl(found.cluster, "apply", "--filename=-", stdin=json.dumps(services))
         wait_for("every VIP has its master", lambda: has_masters(found), timeout=PATIENCE, interval=1)
         yield found
-    finally:
-        delete_objects(
-            found.cluster,
-            ("services", "--all", "--namespace=shop"),
-            ("namespaces", "shop", "lb", "--wait=false"),
-            ("vippool", "edge"),
-        )
 
 
 def services(session: Session) -> list[dict[str, Any]]:

@@ -16,51 +16,33 @@ from hack.testbed.cluster import Cluster
 from hack.testbed.process import Process, wait_for
 from kavip import names
 from tests.app.conftest import a_group, a_pool, object_of
-from tests.cluster.provisioning import (
-    PATIENCE,
-    WEB_LABELS,
-    apply_objects,
-    create_namespaces,
-    delete_objects,
-    release,
-    retry_kubectl,
-    web_deployment,
-)
+from tests.cluster.migration.site import site
+from tests.cluster.provisioning import PATIENCE, WEB_LABELS, apply_objects, delete_objects, retry_kubectl
 
 pytestmark = [pytest.mark.cluster, pytest.mark.migration, pytest.mark.timeout(1800)]
 
 VIP, SECOND = "192.0.2.209", "192.0.2.210"
 PORT = 8000
+LOG = "traefik.log"
 API = "gateway.networking.k8s.io/v1"
 
 
 @pytest.fixture
 def session(cluster: Callable[..., Cluster]) -> Iterator[Session]:
-    """Two nodes, kavip with a pool and a group, pods that answer, and Traefik on a machine that is no node."""
+    """Two nodes with a pod each, kavip with a pool and a group, and Traefik on a machine that is no node."""
     programs = building.ensure(building.MIGRATION)
-    found = Session(cluster(nodes=2, images=(image(),)))
-    found.cluster.helm(
-        "upgrade", "--install", *release(found.cluster), "--create-namespace", "--set=image.pullPolicy=Never"
-    )
-    create_namespaces(found.cluster, "lb", "shop", "gateways")
-    apply_objects(found.cluster, a_pool("edge", "192.0.2.208/28"), a_group("edge"), web_deployment(replicas=2))
-    crds = golang.folder_of(golang.TOOLS / "traefik", "sigs.k8s.io/gateway-api/apis/v1").parents[1]
-    found.cluster.kubectl("apply", "--server-side", f"--filename={crds / 'config' / 'crd' / 'standard'}")
-    found.cluster.plane.wait_established()
-    log = found.cluster.state / "traefik.log"
-    traefik = start(found.cluster, programs["traefik"])
-    try:
-        yield found
-    finally:
-        process.stop([traefik], grace=5)
-        sys.stdout.write(f"--- Traefik\n{process.tail(log, 40)}\n")
-        delete_objects(
-            found.cluster,
-            ("services", "--all", "--namespace=gateways"),
-            ("namespaces", "shop", "lb", "gateways", "--wait=false"),
-            ("gatewayclass", "traefik"),
-            ("vippool", "edge"),
-        )
+    with site(cluster(nodes=2, images=(image(),)), "lb", "gateways") as found:
+        apply_objects(found.cluster, a_pool("edge", "192.0.2.208/28"), a_group("edge"))
+        crds = golang.folder_of(golang.TOOLS / "traefik", "sigs.k8s.io/gateway-api/apis/v1").parents[1]
+        found.cluster.kubectl("apply", "--server-side", f"--filename={crds / 'config' / 'crd' / 'standard'}")
+        found.cluster.plane.wait_established()
+        traefik = start(found.cluster, programs["traefik"])
+        try:
+            yield found
+        finally:
+            process.stop([traefik], grace=5)
+            sys.stdout.write(f"--- Traefik\n{process.tail(found.cluster.state / LOG, 40)}\n")
+            delete_objects(found.cluster, ("gatewayclass", "traefik"))
 
 
 def start(cluster: Cluster, program: str) -> Process:
@@ -74,7 +56,7 @@ def start(cluster: Cluster, program: str) -> Process:
         "--log.level=INFO",
     )
     environment = ("env", f"KUBECONFIG={cluster.kubeconfig}")
-    return cluster.control.spawn(*environment, program, *flags, log=cluster.state / "traefik.log")
+    return cluster.control.spawn(*environment, program, *flags, log=cluster.state / LOG)
 
 
 def objects(session: Session) -> list[dict[str, Any]]:

@@ -1,7 +1,6 @@
 """``kavip import metallb --hand-over`` on a real cluster, with MetalLB's own controller and speakers, under load."""
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -13,23 +12,16 @@ from hack.demo.__main__ import image
 from hack.demo.session import Session
 from hack.testbed import programs as building
 from hack.testbed.cluster import Cluster
+from hack.testbed.place import Result
 from hack.testbed.process import wait_for
 from hack.testbed.programs import Programs
 from kavip import names
 from tests.app.conftest import object_of
 from tests.cluster.migration.load import Load, load
-from tests.cluster.migration.metallb import CLASS, SYSTEM, MetalLB
-from tests.cluster.migration.whohas import watch_owners
-from tests.cluster.provisioning import (
-    PATIENCE,
-    WEB_LABELS,
-    apply_objects,
-    create_namespaces,
-    delete_objects,
-    release,
-    retry_kubectl,
-    web_deployment,
-)
+from tests.cluster.migration.metallb import CLASS, SYSTEM, MetalLB, running
+from tests.cluster.migration.site import site
+from tests.cluster.migration.whohas import Owners, watch_owners
+from tests.cluster.provisioning import PATIENCE, WEB_LABELS, apply_objects, retry_kubectl
 
 pytestmark = [pytest.mark.cluster, pytest.mark.migration, pytest.mark.timeout(1800)]
 
@@ -49,23 +41,9 @@ def others() -> Programs:
 
 @pytest.fixture
 def session(cluster: Callable[..., Cluster]) -> Iterator[Session]:
-    """Three nodes, kavip, and a pod on each node; no group and no pool."""
-    found = Session(cluster(nodes=3, images=(image(),)))
-    found.cluster.helm(
-        "upgrade", "--install", *release(found.cluster), "--create-namespace", "--set=image.pullPolicy=Never"
-    )
-    create_namespaces(found.cluster, "shop")
-    apply_objects(found.cluster, web_deployment(replicas=3))
-    retry_kubectl(found.cluster, "rollout", "status", "deployment/web", "--namespace=shop", "--timeout=100s")
-    try:
+    """Three nodes with a pod each, and kavip without a group and a pool."""
+    with site(cluster(nodes=3, images=(image(),))) as found:
         yield found
-    finally:
-        delete_objects(
-            found.cluster,
-            ("services", "--all", "--namespace=shop"),
-            ("namespaces", "shop", "lb", "--wait=false"),
-            ("vippool", "--all"),
-        )
 
 
 def service(name: str, **spec: Any) -> dict[str, Any]:
@@ -97,9 +75,7 @@ def stored(session: Session) -> dict[str, Any]:
 
 
 def serve_all(session: Session, metallb: MetalLB, *services: dict[str, Any]) -> list[str]:
-    """Start MetalLB and apply *services*; wait until each answers; return the addresses."""
-    metallb.install()
-    metallb.start()
+    """Give MetalLB a pool and apply *services*; wait until each answers; return the addresses."""
     metallb.configure(POOL, interfaces=["eth0"])
     apply_objects(session.cluster, *services)
 
@@ -141,45 +117,28 @@ def check_arrived(session: Session, before: dict[str, Any]) -> None:
         assert condition[:2] == ("True", "Assigned")
 
 
-def holder_macs(session: Session, vips: list[str]) -> dict[str, set[str]]:
-    """The MAC of the node of kavip that holds each VIP."""
-    found = {}
+def check_holders(session: Session, vips: list[str]) -> None:
+    """The node of kavip that holds each VIP answers for it, and no other."""
+    with watch_owners(session.cluster, vips) as owners:
+        assert all(answers(session, vip) for vip in vips)
     for vip in vips:
         node = session.holder(vip)
         shown = json.loads(node.exec("ip", "-json", "link", "show", "dev", "eth0").stdout)
-        found[vip] = {shown[0]["address"]}
-    return found
+        assert owners.last(vip, seconds=60) == {shown[0]["address"]}
 
 
-def test_services_without_a_class_lose_no_answer(session: Session, others: Programs) -> None:
-    """kavip announces each address before MetalLB withdraws it: every request and every ARP request is answered."""
-    metallb = MetalLB(session.cluster, others)
-    try:
-        vips = serve_all(session, metallb, *SERVICES)
-        before = stored(session)
-        prepare(session)
-        with (
-            watch_owners(session.cluster, vips, every=0.05) as owners,
-            load(session.cluster, vips, every=EVERY) as seen,
-        ):
-            done = session.kavip("import", "metallb", "--hand-over", "--timeout=45")
-            wait_for("MetalLB announces nothing", lambda: not statuses(session), timeout=PATIENCE, interval=0.5)
-        assert (done.returncode, done.stderr) == (0, "")
-        check_arrived(session, before)
-        gaps = {vip: round(owners.gap(vip), 2) for vip in vips}
-        session.figure("requests during the hand-over", f"{seen.requests}, lost {seen.problems}")
-        session.figure("longest time without an ARP answer", f"{gaps}")
-        for vip in vips:
-            sharers = sum(vip in addresses for addresses, _ in before.values())
-            check_only_open_connections_were_cut(seen, vip, moves=sharers)
-            assert owners.gap(vip) <= BOUND
-        with watch_owners(session.cluster, vips) as after:
-            assert all(answers(session, vip) for vip in vips)
-        assert {vip: after.last(vip, seconds=60) for vip in vips} == holder_macs(session, vips)
-    finally:
-        for name, text in metallb.logs().items():
-            sys.stdout.write(f"--- {name}\n{text}\n")
-        metallb.remove()
+def hand_over(session: Session, vips: list[str], *, finish: Callable[[], None]) -> tuple[Result, Owners, Load]:
+    """Hand all Services over under load, then *finish*, until MetalLB announces nothing."""
+    with (
+        watch_owners(session.cluster, vips, every=0.05) as owners,
+        load(session.cluster, vips, every=EVERY) as seen,
+    ):
+        done = session.kavip("import", "metallb", "--hand-over", "--timeout=45")
+        finish()
+        wait_for("MetalLB announces nothing", lambda: not statuses(session), timeout=PATIENCE, interval=0.5)
+    session.figure("requests during the hand-over", f"{seen.requests}, lost {seen.problems}")
+    session.figure("longest time without an ARP answer", f"{ {vip: round(owners.gap(vip), 2) for vip in vips} }")
+    return done, owners, seen
 
 
 def check_only_open_connections_were_cut(seen: Load, vip: str, *, moves: int) -> None:
@@ -195,36 +154,34 @@ def statuses(session: Session) -> list[str]:
     return [each["status"]["serviceName"] for each in found]
 
 
-def test_services_of_a_class_are_handed_over(session: Session, others: Programs) -> None:
-    """MetalLB's speakers do not withdraw a Service that has lost their class; they do when they restart."""
-    metallb = MetalLB(session.cluster, others, lb_class=CLASS)
-    services = [service(name, loadBalancerClass=CLASS) for name in ("web", "plain")]
-    try:
-        vips = serve_all(session, metallb, *services)
+def test_services_without_a_class_are_handed_over(session: Session, others: Programs) -> None:
+    """kavip announces each address before MetalLB withdraws it: only connections that are open then are cut."""
+    with running(MetalLB(session.cluster, others)) as metallb:
+        vips = serve_all(session, metallb, *SERVICES)
         before = stored(session)
         prepare(session)
-        with (
-            watch_owners(session.cluster, vips, every=0.05) as owners,
-            load(session.cluster, vips, every=EVERY) as seen,
-        ):
-            done = session.kavip("import", "metallb", "--hand-over", "--timeout=45")
-            metallb.stop()
-            metallb.start()
-            wait_for("MetalLB announces nothing", lambda: not statuses(session), timeout=PATIENCE, interval=0.5)
+        done, owners, seen = hand_over(session, vips, finish=lambda: None)
+        assert (done.returncode, done.stderr) == (0, "")
+        check_arrived(session, before)
+        for vip in vips:
+            sharers = sum(vip in addresses for addresses, _ in before.values())
+            check_only_open_connections_were_cut(seen, vip, moves=sharers)
+            assert owners.gap(vip) <= BOUND
+        check_holders(session, vips)
+
+
+def test_services_of_a_class_are_handed_over(session: Session, others: Programs) -> None:
+    """MetalLB's speakers do not withdraw a Service that has lost their class; they do when they restart."""
+    with running(MetalLB(session.cluster, others, lb_class=CLASS)) as metallb:
+        vips = serve_all(session, metallb, *(service(name, loadBalancerClass=CLASS) for name in ("web", "plain")))
+        before = stored(session)
+        prepare(session)
+        done, owners, seen = hand_over(session, vips, finish=metallb.restart)
         assert done.returncode == 0
         assert "kubectl rollout restart daemonset" in done.stderr
         check_arrived(session, before)
-        gaps = {vip: round(owners.gap(vip), 2) for vip in vips}
-        session.figure("requests during the hand-over", f"{seen.requests}, lost {seen.problems}")
-        session.figure("longest time without an ARP answer", f"{gaps}")
         for vip in vips:
             # both announce until MetalLB's speakers restart, so a client may go back once, and come again
             check_only_open_connections_were_cut(seen, vip, moves=3)
             assert owners.gap(vip) <= BOUND
-        with watch_owners(session.cluster, vips) as after:
-            assert all(answers(session, vip) for vip in vips)
-        assert {vip: after.last(vip, seconds=60) for vip in vips} == holder_macs(session, vips)
-    finally:
-        for name, text in metallb.logs().items():
-            sys.stdout.write(f"--- {name}\n{text}\n")
-        metallb.remove()
+        check_holders(session, vips)

@@ -10,7 +10,6 @@ import json
 import select
 import socket
 import struct
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -19,6 +18,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from hack.testbed.cluster import Cluster
+from tests.cluster.migration.watching import watching
 
 INTERFACE = "eth0"
 _ARP = 0x0806
@@ -45,16 +45,10 @@ class Owners:
 @contextmanager
 def watch_owners(cluster: Cluster, addresses: Sequence[str], *, every: float = 0.05) -> Iterator[Owners]:
     """Let the client of *cluster* ask for *addresses* during the block."""
-    command = cluster.client.command(sys.executable, "-m", "tests.cluster.migration.whohas", str(every), *addresses)
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout
     found = Owners()
-    try:
-        assert process.stdout.readline() == "ready\n"
+    with watching(cluster, "tests.cluster.migration.whohas", str(every), *addresses) as output:
         yield found
-    finally:
-        output, _ = process.communicate("", timeout=60)
-        found.rows.update({each: [(row[0], row[1]) for row in rows] for each, rows in json.loads(output).items()})
+    found.rows.update({each: [(row[0], row[1]) for row in rows] for each, rows in output.items()})
 
 
 def ask(every: float, addresses: Sequence[str]) -> dict[str, list[tuple[float, str]]]:
