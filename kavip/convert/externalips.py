@@ -161,9 +161,17 @@ def sharing_keys(services: Iterable[Service]) -> Mapping[str, str]:
     External IPs need no key, but assigned addresses do. A key that one of the Services has already is used for all.
     Whether they may share the addresses is decided later.
     """
-    served = {each.key: each for each in services if is_served(each) and not each.metadata.deletion_timestamp}
-    connected = sharers({key: each.external_addresses for key, each in served.items()})
-    return {key: _sharing_key([served[each] for each in keys]) for key, keys in connected.items()}
+    served = _served(services)
+    return {key: _sharing_key([served[each] for each in keys]) for key, keys in connected(served.values()).items()}
+
+
+def connected(services: Iterable[Service]) -> Mapping[str, tuple[str, ...]]:
+    """For each of *services* that shares external IPs: all that it is connected with by shared ones, and itself."""
+    return sharers({key: each.external_addresses for key, each in _served(services).items()})
+
+
+def _served(services: Iterable[Service]) -> dict[str, Service]:
+    return {each.key: each for each in services if is_served(each) and not each.metadata.deletion_timestamp}
 
 
 def _sharing_key(services: list[Service]) -> str:

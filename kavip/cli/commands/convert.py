@@ -18,7 +18,8 @@ from kavip.names import Reason
 
 if TYPE_CHECKING:
     from kavip.api.refusal import Refusal
-    from kavip.cli.views.conversion import ConversionPlan, Scope
+    from kavip.cli.views.conversion import ConversionPlan
+    from kavip.convert.steps import Json
     from kavip.kube.client import Client
 
 _TIMEOUT: Final = 60.0  # seconds
@@ -62,22 +63,22 @@ def external_ips(
     Service is not, 2 unknown. With --dry-run: 0 nothing would change, 1 something would, 2 a Service cannot be
     converted, or unknown.
     """
-    from kavip.cli.views.conversion import Scope
-
     if output == "json" and not dry_run:
         raise click.UsageError("-o json shows a plan: give it with --dry-run")
     if pool and paths:
         raise click.UsageError("--pool reads the pools of a cluster: give it without -f")
-    scope = Scope(tuple(each if "/" in each else f"{namespace or 'default'}/{each}" for each in services), namespace)
+    options = _Options(services, namespace, dry_run, pool, timeout, output)
     if paths:
-        sys.exit(_rewrite(paths, scope, dry_run=dry_run))
-    sys.exit(asyncio.run(_convert(kubeconfig, context, scope, _Options(dry_run, pool, timeout, output))))
+        sys.exit(_rewrite(paths, options))
+    sys.exit(asyncio.run(_convert(kubeconfig, context, options)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """The options about a cluster, by their names."""
+    """What the user asked for."""
 
+    services: tuple[str, ...]
+    namespace: str
     dry_run: bool
     pool: str
     timeout: float
@@ -85,13 +86,15 @@ class _Options:
 
 
 # --- a cluster --------------------------------------------------------------------------------------------------------
-async def _convert(kubeconfig: str, context: str, scope: "Scope", options: _Options) -> int:
+async def _convert(kubeconfig: str, context: str, options: _Options) -> int:
     """Plan, and carry out what *options* request; return the exit status."""
     from kavip.cli.sources import cluster
     from kavip.cli.views import conversionoutput
     from kavip.cli.views.conversion import plan_conversion
+    from kavip.cli.views.scope import Scope
 
     async with cluster.connected(kubeconfig, context) as (client, default):
+        scope = Scope.of(options.services, options.namespace, default)
         namespaces = {scope.namespace or default, *(key.partition("/")[0] for key in scope.keys)}
         listing = await cluster.list_for_conversion(client, namespaces)
         plan = plan_conversion(listing, scope)
@@ -150,25 +153,34 @@ def _print_failure(key: str, refusal: "Refusal", failed: set[str]) -> None:
 
 
 # --- manifests --------------------------------------------------------------------------------------------------------
-def _rewrite(paths: tuple[Path, ...], scope: "Scope", *, dry_run: bool) -> int:
+def _rewrite(paths: tuple[Path, ...], options: _Options) -> int:
     """Rewrite the Services in files; return the exit status."""
     from kavip.api.refusal import Refusal
     from kavip.cli.sources.rewrite import read_manifests
     from kavip.cli.views.conversion import NOT_SERVED
     from kavip.cli.views.conversionoutput import cause
+    from kavip.cli.views.scope import Scope
     from kavip.convert import externalips
+    from kavip.convert.steps import annotated
+    from kavip.names import SHARING_KEY_ANNOTATION
 
     manifests, unread = read_manifests(paths)
-    services = [each.service for manifest in manifests for each in manifest.services if scope.has(each.service.key)]
-    sharing = externalips.sharing_keys(services)
-    patches, refused = {}, 0
-    for service in services:
-        found = externalips.conversion_of(service, sharing_key=sharing.get(service.key, ""))
+    stored = {each.service.key: each.service for manifest in manifests for each in manifest.services}
+    scope = Scope.of(options.services, options.namespace)
+    scope.check(stored)
+    sharing, connected = externalips.sharing_keys(stored.values()), externalips.connected(stored.values())
+    patches: dict[str, Json] = {}
+    refused = 0
+    for key, service in stored.items():
+        if not scope.has(key):
+            continue
+        found = externalips.conversion_of(service, sharing_key=sharing.get(key, ""))
         if isinstance(found, Refusal):
-            click.echo(f"{service.key}: not converted: {cause(found)}", err=True)
+            click.echo(f"{key}: not converted: {cause(found)}", err=True)
             refused += 1
         elif found is not None:
-            patches[service.key] = found.patch
+            needing = {each: annotated(**{SHARING_KEY_ANNOTATION: sharing[each]}) for each in connected.get(key, ())}
+            patches = {**needing, **patches, key: found.patch}
         elif service.spec.external_ips:
-            click.echo(f"{service.key}: left as it is: {NOT_SERVED}", err=True)
-    return rewrite(manifests, patches, unread=unread, refused=refused, dry_run=dry_run)
+            click.echo(f"{key}: left as it is: {NOT_SERVED}", err=True)
+    return rewrite(manifests, patches, unread=unread, refused=refused, dry_run=options.dry_run)

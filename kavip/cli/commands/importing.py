@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from kavip.api.metallb import ForeignObject
     from kavip.api.refusal import Refusal
     from kavip.cli.sources.foreign import Announcements
-    from kavip.cli.views.conversion import Scope
     from kavip.cli.views.importing import ImportPlan, ServiceRow
     from kavip.convert.imported import Imported
     from kavip.convert.metallb import Wishes
@@ -106,7 +105,8 @@ class _Given:
     name: str
     provider: "Provider"
     wishes: "Wishes"
-    scope: "Scope"
+    services: tuple[str, ...]
+    namespace: str
     hand_over: bool
     timeout: float
     output: str
@@ -120,17 +120,15 @@ class _Given:
 
 
 def _run(name: str, given: dict[str, Any]) -> None:
-    from kavip.cli.views.conversion import Scope
     from kavip.convert.metallb import Wishes
     from kavip.convert.provider import KUBE_VIP, METALLB
 
-    namespace, services = given["namespace"], given["services"]
-    keys = tuple(each if "/" in each else f"{namespace or 'default'}/{each}" for each in services)
     request = _Given(
         name,
         METALLB if name == "metallb" else KUBE_VIP,
         Wishes(given["into"], given["interface"], given["group"]),
-        Scope(keys, namespace),
+        given["services"],
+        given["namespace"],
         given["hand_over"],
         given["timeout"],
         given["output"],
@@ -154,16 +152,18 @@ def _print_plan(plan: "ImportPlan", request: _Given) -> int:
 async def _import_cluster(request: _Given, kubeconfig: str, context: str) -> int:
     from kavip.cli.sources import cluster, foreign
     from kavip.cli.views.importing import plan_import, with_imported
+    from kavip.cli.views.scope import Scope
 
     async with cluster.connected(kubeconfig, context) as (client, default):
-        namespaces = {request.scope.namespace or default, *(key.partition("/")[0] for key in request.scope.keys)}
+        scope = Scope.of(request.services, request.namespace, default)
+        namespaces = {scope.namespace or default, *(key.partition("/")[0] for key in scope.keys)}
         listing = await cluster.list_for_conversion(client, namespaces)
         found = await foreign.list_objects(request.name, client)
         for note in (*listing.notes, *found.notes):
             click.echo(f"kavip: {note}", err=True)
         services, imported = await foreign.list_services(client, namespaces), request.imported(found.objects)
         known = listing if request.hand_over else with_imported(listing, imported)
-        plan = plan_import(imported, request.provider, services, known, request.scope)
+        plan = plan_import(imported, request.provider, services, known, scope)
         return await _hand_over(client, plan, request) if request.hand_over else _print_plan(plan, request)
 
 
@@ -228,11 +228,13 @@ def _import_files(request: _Given, paths: tuple[Path, ...]) -> int:
     from kavip.cli.sources.rewrite import read_manifests
     from kavip.cli.views import importingoutput
     from kavip.cli.views.importing import plan_manifests
+    from kavip.cli.views.scope import Scope
 
     imported = request.imported(foreign.read_files(request.name, paths).objects)
     manifests, unread = read_manifests(paths)
     services = [each.service for manifest in manifests for each in manifest.services]
-    plan = plan_manifests(imported, request.provider, services, request.scope, group=request.wishes.group)
+    scope = Scope.of(request.services, request.namespace)
+    plan = plan_manifests(imported, request.provider, services, scope, group=request.wishes.group)
     if request.hand_over:
         for line in importingoutput.remarks(plan):
             click.echo(line, err=True)

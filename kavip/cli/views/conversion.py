@@ -16,6 +16,7 @@ from kavip.api.refusal import Refusal, listed
 from kavip.api.service import Service
 from kavip.cli.views import simulate
 from kavip.cli.views.listing import Listing
+from kavip.cli.views.scope import EVERY, Scope
 from kavip.convert import externalips
 from kavip.convert.externalips import Conversion
 from kavip.convert.steps import after, annotated
@@ -25,21 +26,6 @@ from kavip.names import Reason
 from kavip.snapshot import Snapshot
 
 NOT_SERVED: Final = "kavip does not announce its external IPs: it has no group annotation, and no class of kavip"
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """The Services that a user chose: those with one of *keys*, and in *namespace*; empty is all."""
-
-    keys: tuple[str, ...] = ()
-    namespace: str = ""
-
-    def has(self, key: str) -> bool:
-        """Whether the Service *key* is one of them."""
-        return (not self.keys or key in self.keys) and (not self.namespace or key.startswith(f"{self.namespace}/"))
-
-
-EVERY: Final = Scope()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +48,8 @@ class ConversionPlan:
     """
     The Services with external IPs, sorted by key.
 
-    *sharing*: the key that each needs first because it shares an address. *left*: those that kavip does not serve.
+    *sharing*: the key that each needs first because it shares an address; that is also the case for Services that
+    share one with a converted Service, and that the user did not choose. *left*: those that kavip does not serve.
     *without_pool*: the external IPs that are in no pool, as few ranges.
     """
 
@@ -83,8 +70,13 @@ class ConversionPlan:
 
 
 def plan_conversion(cluster: Listing, scope: Scope = EVERY) -> ConversionPlan:
-    """What becomes of the Services in *cluster* that have external IPs and are in *scope*."""
+    """
+    What becomes of the Services in *cluster* that have external IPs and are in *scope*.
+
+    Raises :class:`BadInput` if *scope* names a Service that does not exist.
+    """
     stored = {each.key: each for each in cluster.objects if isinstance(each, Service)}
+    scope.check(stored)
     sharing = externalips.sharing_keys(stored.values())
     services = {key: _keyed(each, sharing.get(key, "")) for key, each in stored.items()}
     found = {key: externalips.conversion_of(services[key]) for key in sorted(filter(scope.has, services))}
@@ -95,10 +87,11 @@ def plan_conversion(cluster: Listing, scope: Scope = EVERY) -> ConversionPlan:
     left = (services[key] for key, each in found.items() if each is None)
     pools = Snapshot.from_objects(cluster.objects).parsed_pools
     outside = {vip for each in rows for vip in each.service.external_addresses if pools.pool_of(vip) is None}
-    lacking = {each.key for each in rows if each.conversion and _lacks(stored[each.key], sharing.get(each.key, ""))}
+    sharers = externalips.connected(stored.values())
+    needed = {key for each in rows if each.conversion for key in sharers.get(each.key, ())}
     return ConversionPlan(
         tuple(sorted(rows, key=lambda row: row.key)),
-        sharing=tuple((key, text) for key, text in sharing.items() if key in lacking),
+        sharing=tuple((key, text) for key, text in sharing.items() if key in needed and _lacks(stored[key], text)),
         left=tuple(each.key for each in left if each.spec.external_ips and not each.metadata.deletion_timestamp),
         without_pool=tuple(_ranges(outside)) if names.VIP_POOL not in cluster.absent else (),
     )

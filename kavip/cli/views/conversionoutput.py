@@ -54,6 +54,12 @@ def remarks(plan: ConversionPlan) -> list[str]:
     """One line for each refusal and remark, and for each Service that is left as it is."""
     lines = [f"{row.key}: not converted: {cause(each)}" for row in plan.refused for each in row.refusals]
     lines += [f"{row.key}: {each}" for row in plan.converted for each in row.remarks]
+    converted = {row.key for row in plan.converted}
+    lines += [
+        f"{key}: gets the annotation {names.SHARING_KEY_ANNOTATION}={text} too"
+        for key, text in plan.sharing
+        if key not in converted
+    ]
     lines += [f"{key}: left as it is: {NOT_SERVED}" for key in plan.left]
     if plan.without_pool:
         ranges = ", ".join(map(str, plan.without_pool))
@@ -63,19 +69,18 @@ def remarks(plan: ConversionPlan) -> list[str]:
 
 def data(plan: ConversionPlan) -> dict[str, Any]:
     """*plan* for programs."""
-    sharing = dict(plan.sharing)
     return {
         "converted": [
             {
                 **_identity(row),
                 "addresses": [str(each) for each in row.conversion.addresses],
-                "sharingKey": sharing.get(row.key, ""),
                 "patch": row.conversion.patch,
                 "remarks": list(row.remarks),
             }
             for row in plan.converted
             if row.conversion
         ],
+        "sharing": [{"service": key, "sharingKey": text} for key, text in plan.sharing],
         "refused": [
             {
                 **_identity(row),

@@ -9,7 +9,6 @@ a younger one.
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
-from difflib import get_close_matches
 from typing import Final
 
 from kavip import names
@@ -22,7 +21,7 @@ from kavip.api.refusal import listed
 from kavip.api.service import Service
 from kavip.cli.views import simulate
 from kavip.cli.views.listing import Listing
-from kavip.errors import BadInput
+from kavip.cli.views.scope import check_service
 from kavip.ipam.explain import Explanation, explain
 from kavip.names import ConditionType, Reason
 from kavip.reconcile.plan import ReconcileOptions
@@ -126,21 +125,12 @@ def explain_service(
     for each in listing.objects:
         snapshot.put(simulate.visible(simulate.labelled(each), listing.absent))
     snapshot.ledger.cooldown.expire(now)
-    if key not in snapshot.services:
-        meant = similar(snapshot, key)
-        raise BadInput("SERVICE", key, f"no such Service; did you mean {meant}?" if meant else "no such Service")
+    check_service(key, snapshot.services)
     if names.VIP_POOL in listing.absent:
         found = _undecided(snapshot, key)
     else:
         found = _left_to_platform(snapshot, key) or report(snapshot, key, now, options)
     return replace(found, refused=refused, notes=(*found.notes, *listing.notes))
-
-
-def similar(snapshot: Snapshot, key: str) -> str:
-    """The Service that *key* probably means; "" if no key is similar."""
-    name = key.rpartition("/")[2]
-    same_name = sorted(each for each in snapshot.services if each.rpartition("/")[2] == name)
-    return next(iter([*same_name, *get_close_matches(key, sorted(snapshot.services), 1)]), "")
 
 
 def _undecided(snapshot: Snapshot, key: str) -> ServiceReport:

@@ -17,8 +17,9 @@ from kavip.api.pool import VIPPool
 from kavip.api.refusal import Refusal
 from kavip.api.review import Operation, Review
 from kavip.api.service import Service
-from kavip.cli.views.conversion import EVERY, Scope, allocation_of
+from kavip.cli.views.conversion import allocation_of
 from kavip.cli.views.listing import Listing
+from kavip.cli.views.scope import EVERY, Scope
 from kavip.cli.views.simulate import labelled
 from kavip.convert import handover
 from kavip.convert.handover import Goal
@@ -129,7 +130,12 @@ def plan_import(
     cluster: Listing,
     scope: Scope = EVERY,
 ) -> ImportPlan:
-    """Where the Services of *provider* in *scope* go, judged with the objects of *cluster*."""
+    """
+    Where the Services of *provider* in *scope* go, judged with the objects of *cluster*.
+
+    Raises :class:`BadInput` if *scope* names a Service that does not exist.
+    """
+    scope.check({each.key for each in services})
     theirs = {each.key: each for each in services if provider.serves(each)}
     held = {key: addresses_of(each) for key, each in theirs.items()}
     plan = _Plan(provider, imported, theirs, sharers(held))
@@ -232,6 +238,7 @@ def plan_manifests(
 
     Without *group*, the one of the pool that a Service names, or of its address, or the only one.
     """
+    scope.check({each.key for each in services})
     plan = _Plan(provider, imported, {})
     rows, remarks = [], list(imported.remarks)
     for service in sorted(services, key=lambda each: each.key):

@@ -104,6 +104,18 @@ def test_only_the_lines_of_changed_fields_differ(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_chosen_service_takes_its_sharers_along(tmp_path: Path) -> None:
+    """They get the same key, and nothing else."""
+    shop, others = tmp_path / "shop.yaml", tmp_path / "others.yaml"
+    shop.write_text(SHOP)
+    others.write_text(OTHERS)
+    assert convert("-f", tmp_path, "shop/web").returncode == 0
+    api, _ = yaml.safe_load(others.read_text())["items"]
+    assert (api["spec"]["type"], api["spec"]["externalIPs"]) == ("NodePort", ["192.0.2.130"])
+    assert api["metadata"]["annotations"]["kavip.io/sharing-key"] == "external-ips-192.0.2.130"
+
+
+@pytest.mark.slow
 def test_standard_input_becomes_standard_output() -> None:
     """Objects that are no Services pass unchanged."""
     done = convert("-f", "-", given=SHOP)
@@ -137,4 +149,6 @@ def test_exit_status(tmp_path: Path) -> None:
     file.write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
     assert (convert("-f", file).returncode, convert("-f", file, "--dry-run").returncode) == (0, 0)
     assert convert("-f", file, "--pool", "x").returncode == 2
+    unknown = convert("-f", file, "shop/web")
+    assert (unknown.returncode, "'shop/web': no such Service" in unknown.stderr) == (2, True)
     assert convert("-f", file, "-o", "json").returncode == 2

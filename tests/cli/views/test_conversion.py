@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from kavip import names
@@ -9,8 +10,10 @@ from kavip.api.group import GroupStatus
 from kavip.api.meta import Condition
 from kavip.api.service import Service
 from kavip.cli.views import conversionoutput
-from kavip.cli.views.conversion import Scope, plan_conversion
+from kavip.cli.views.conversion import plan_conversion
 from kavip.cli.views.listing import Listing
+from kavip.cli.views.scope import Scope
+from kavip.errors import BadInput
 from kavip.names import Reason
 from kavip.snapshot import Object
 from tests.convert.test_externalips import OTHER, VIP, external
@@ -86,6 +89,24 @@ def test_services_that_share_an_address_get_a_key_first() -> None:
     }
 
 
+def test_a_service_that_was_not_chosen_gets_the_key_too() -> None:
+    """Without it, admission would refuse the chosen one; an unconnected Service gets none."""
+    web, api = external(VIP, key="shop/web"), external(VIP, key="shop/api", port=81)
+    pair = external("192.0.2.140", key="shop/c"), external("192.0.2.140", key="shop/d", port=81)
+    plan = planned(web, api, *pair, scope=Scope(("shop/web",)))
+    assert [row.key for row in plan.converted] == ["shop/web"]
+    assert dict(plan.sharing) == dict.fromkeys(("shop/api", "shop/web"), f"external-ips-{VIP}")
+    assert conversionoutput.remarks(plan) == [
+        f"shop/api: gets the annotation {names.SHARING_KEY_ANNOTATION}=external-ips-{VIP} too"
+    ]
+
+
+def test_a_name_that_does_not_exist_is_an_error() -> None:
+    """Before anything is written; the probable one is named."""
+    with pytest.raises(BadInput, match=r"'shop/wbe': no such Service; did you mean shop/web"):
+        planned(external(VIP), scope=Scope.of(["wbe"], "", "shop"))
+
+
 def test_no_service_is_converted_while_keepalived_operator_runs() -> None:
     """kavip would not assign the address; the refusal is the message of the group's condition."""
     waits = Condition(type="Accepted", status="False", reason=Reason.OLD_OPERATOR_RUNNING, message="lb/op runs")
@@ -134,6 +155,7 @@ def test_json_is_for_programs() -> None:
         "converted": 1,
         "left": 0,
         "refused": 1,
+        "sharing": 0,
         "withoutPool": 1,
     }
     (converted,) = found["converted"]

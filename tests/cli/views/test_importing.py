@@ -9,9 +9,9 @@ from kavip import names
 from kavip.api.handover import HandedService, HandOver
 from kavip.api.service import Service
 from kavip.cli.views import importingoutput
-from kavip.cli.views.conversion import Scope
 from kavip.cli.views.importing import ImportPlan, plan_import, plan_manifests, with_imported
 from kavip.cli.views.listing import Listing
+from kavip.cli.views.scope import Scope
 from kavip.convert.imported import Imported
 from kavip.convert.metallb import Wishes, import_metallb
 from kavip.convert.provider import KUBE_VIP, METALLB
