@@ -24,6 +24,8 @@ MANAGER: Final = "kavip-convert"
 """The field manager: not that of the controller, which never writes what users write."""
 INTERVAL: Final = 0.2
 """Seconds between two looks at a Service that waits."""
+MOST_WRITES: Final = 12
+"""Of one Service; it needs at most five. More: another program changes it back."""
 _LONG: Final = 5.0
 """Seconds after which a wait is reported."""
 
@@ -49,13 +51,15 @@ async def lead(
     takes long. *look*: called before each step, to observe what the step depends on besides the Service.
     """
     loop = asyncio.get_running_loop()
-    deadline, says, told = loop.time() + timeout, "the API server does not answer", ""
+    deadline, says, told, writes = loop.time() + timeout, "the API server does not answer", "", 0
     while True:
         try:
             await look()
             service = await client.get(resource, key)
             step = next_step(service)
             if isinstance(step, Write):
+                if (writes := writes + 1) > MOST_WRITES:
+                    return Refusal(Reason.INVALID_REQUEST, "another program changes it back: stop that one first")
                 await client.patch(resource, key, versioned(step.body, service), field_manager=MANAGER)
                 on_write(step.says)
                 deadline = loop.time() + timeout
