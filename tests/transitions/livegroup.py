@@ -27,8 +27,8 @@ from kavip.agent.config import blocks
 from kavip.api.agent import decode_state
 from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
-from kavip.reconcile.observed.agent import NodeState, node_state
-from kavip.reconcile.observed.agentstates import Contact
+from kavip.reconcile.observed.agent import node_state
+from kavip.reconcile.observed.agentstates import Contact, NodeState
 from kavip.snapshot import Object
 from tests.agent.pod import PATIENCE, Pod
 from tests.reconcile.simulatedcluster import GROUP, NOW, SimulatedCluster, cluster, pod

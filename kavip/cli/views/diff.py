@@ -9,7 +9,6 @@ from typing import Any
 from kavip import names
 from kavip.api.address import Address
 from kavip.api.text import printable
-from kavip.api.workload import Written
 from kavip.cli.views.listing import Listing
 from kavip.cli.views.objectdiff import diffs_of
 from kavip.cli.views.simulate import Simulation
