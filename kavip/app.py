@@ -99,7 +99,7 @@ class App:
                 await stack.enter_async_context(self._controller(start))
             else:
                 self._caches.open()
-            log.info("started", roles=sorted(self._roles), replica=settings.replica)
+            log.info("started", roles=sorted(self._roles), replica=settings.replica, server=self._client.server)
             await stopped.wait()
             self._stopping = True
             log.info("stopping")

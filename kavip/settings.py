@@ -27,7 +27,9 @@ def setting(default: Any, doc: str, *, choices: tuple[str, ...] = (), minimum: i
 class Settings:
     """The settings of an administrator; each field has its help text."""
 
-    kubeconfig: str = setting("", "path of a kubeconfig; empty: the pod's service account")
+    kubeconfig: str = setting(
+        "", "path of a kubeconfig; empty: KUBECONFIG, then ~/.kube/config, then the pod's service account, as kubectl"
+    )
     namespace: str = setting("kavip", "namespace of kavip's Lease, CA Secret and webhook Service")
     identity: str = setting("", "name of this replica in the Lease; empty: the host name")
     image: str = setting("kavip:latest", "image of kavip, for the pods of a group that names no image")

@@ -65,7 +65,7 @@ def cluster(command: F) -> F:
     """The cluster that is read."""
     command = click.option("--context", default="", help="context of the kubeconfig; default: the current one")(command)
     return click.option(
-        "--kubeconfig", envvar="KUBECONFIG", default="", help="default: ~/.kube/config, or the service account in a pod"
+        "--kubeconfig", default="", help="default: KUBECONFIG, ~/.kube/config, or the service account in a pod"
     )(command)
 
 

@@ -14,6 +14,7 @@ import structlog
 import yaml
 
 from kavip.errors import SettingsError, Unavailable
+from kavip.kube import kubeconfig as kubectl
 from kavip.kube.configloader import (
     ConfigException,
     Configuration,
@@ -31,7 +32,7 @@ _REFRESHABLE: Final = ("exec", "auth-provider", "tokenFile")
 
 class Credentials:
     """
-    The API server's address, TLS context and tokens. An empty *kubeconfig* means the pod's service account.
+    The API server's address, TLS context and tokens. An empty *kubeconfig* means the one that kubectl would use.
 
     *kubeconfig* may name several files, as KUBECONFIG may. *context* replaces the current context.
     """
@@ -48,18 +49,20 @@ class Credentials:
         """Read the kubeconfig or the service account in a thread, because files and plugins may block."""
         try:
             await asyncio.to_thread(lambda: asyncio.run(self._read()))
+        except SettingsError:
+            raise
         except Exception as error:  # any error of any file or plugin becomes one line
             source = f"kubeconfig {self._kubeconfig!r}" if self._kubeconfig else "the pod's service account"
             raise SettingsError(f"{source}: {_redacted(error)}") from error
 
     async def _read(self) -> None:
-        if self._kubeconfig and not any(os.access(path, os.R_OK) for path in self._kubeconfig.split(os.pathsep)):
-            raise ConfigException("want a file that exists and can be read")
+        found = kubectl.find(self._kubeconfig, environment=os.environ)
+        self._kubeconfig = found.paths
         async with asyncio.timeout(_PLUGIN_SECONDS):
-            if self._kubeconfig:
+            if found.paths:
                 self._loader = await load_kube_config(
-                    self._kubeconfig,
-                    context=self._context or None,
+                    found.paths,
+                    context=self._context or found.context or None,
                     client_configuration=self._configuration,
                     persist_config=False,
                 )

@@ -40,7 +40,7 @@ class Client:
 
     @classmethod
     def from_settings(cls, kubeconfig: str | None, *, observe: Observe | None = None) -> Self:
-        """A client for *kubeconfig*; if that is empty, for the pod's service account."""
+        """A client for *kubeconfig*; if that is empty, for the cluster that kubectl would use."""
         return cls(Transport(Credentials(kubeconfig), observe=observe))
 
     def guarded(self, guard: Guard) -> Self:
@@ -57,6 +57,11 @@ class Client:
     ) -> None:
         """Close every connection."""
         await self._transport.__aexit__(kind, value, trace)
+
+    @property
+    def server(self) -> str:
+        """The URL of the API server."""
+        return self._transport.server
 
     # --- reading --------------------------------------------------------------------------------------------------
     async def get(self, resource: Resource[T], key: str, *, timeout: float = TIMEOUT) -> T:

@@ -89,6 +89,11 @@ class Transport:
         await self._session.close()
         await self._streams.close()
 
+    @property
+    def server(self) -> str:
+        """The URL of the API server."""
+        return self._credentials.server
+
     async def send(
         self,
         method: str,

@@ -172,11 +172,12 @@ async def test_a_bad_kubeconfig_is_one_line_that_does_not_quote_it(tmp_path: Pat
     assert "Error" not in str(caught.value)
 
 
-async def test_missing_credentials_are_one_line() -> None:
+async def test_missing_credentials_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """The line says what is needed."""
     with pytest.raises(errors.SettingsError, match="want a file that exists"):
         await Client.from_settings("/nowhere/config").__aenter__()
-    with pytest.raises(errors.SettingsError, match="the pod's service account"):
+    monkeypatch.setenv("KUBECONFIG", "/nowhere/config")
+    with pytest.raises(errors.SettingsError, match="set KUBECONFIG to the path of a kubeconfig"):
         await Client.from_settings("").__aenter__()
 
 

@@ -3,12 +3,10 @@ The objects of a cluster that decisions read, listed once. What the user may not
 """
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any, Final
 
 from kavip import names
@@ -64,21 +62,10 @@ class KindListing:
     is_absent: bool = False
 
 
-def default_kubeconfig() -> str:
-    """``~/.kube/config`` if it exists; "" stands for the pod's service account."""
-    home = os.environ.get("HOME")  # a container's user may have none, and Path.home() raises
-    path = Path(home or "/") / ".kube" / "config"
-    if path.exists():
-        return str(path)
-    if "KUBERNETES_SERVICE_HOST" not in os.environ:
-        raise SettingsError("no cluster: give --kubeconfig, set KUBECONFIG, or read files with -f")
-    return ""
-
-
 @asynccontextmanager
 async def connected(kubeconfig: str, context: str) -> AsyncIterator[tuple[Client, str]]:
-    """A client of the cluster of *kubeconfig* ("": the default one), and the namespace of its context."""
-    credentials = Credentials(kubeconfig or default_kubeconfig() or None, context=context)
+    """A client of the cluster of *kubeconfig* ("": the one that kubectl uses), and the namespace of its context."""
+    credentials = Credentials(kubeconfig, context=context)
     async with Client(Transport(credentials)) as client:
         yield client, credentials.namespace or "default"
 
