@@ -110,7 +110,7 @@ packages: ## lock the Debian packages of the images for amd64 and arm64 (root)
 	@for arch in amd64 arm64; do $(RUN) python -m hack.testbed packages --tag $(TAG) --arch $$arch; done
 
 .PHONY: reference
-reference: ## generate pages of docs/reference
+reference: ## generate pages of docs, and the schema of specs in the values of the chart
 	@$(RUN) python -m hack.reference
 
 clean: ## remove files that tools left in the checkout; the cache stays

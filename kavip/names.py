@@ -69,6 +69,7 @@ SERVICE_ANNOTATIONS: Final = (
 
 # --- What kavip writes --------------------------------------------------------------------------------------------
 FIELD_MANAGER: Final = "kavip"
+VALUES_FIELD_MANAGER: Final = "kavip-values"  # writes the pools and groups of the chart's values
 CA_FIELD_MANAGER: Final = "kavip-ca"  # writes caBundle, and owns it no longer than that
 COOLDOWNS_ANNOTATION: Final = "kavip.io/cooldowns-resource-version"  # on the Lease
 CONFIRMED_PREFIX: Final = "confirmed.kavip.io/"  # of an annotation per replica, on the CA's Secret
@@ -100,6 +101,9 @@ CA_SECRET_NAME: Final = "kavip-webhook-ca"
 CA_CONFIGMAP_NAME: Final = "kavip-webhook-ca"  # its trust bundle, which the webhook hands to the controller
 CA_BUNDLE_KEY: Final = "ca.crt"
 DROPPED_CAS_KEY: Final = "dropped.crt"  # in the same ConfigMap: what ca.crt no longer has, and caBundle still has
+VALUES_CONFIGMAP_NAME: Final = "kavip-values"  # the pools and groups of the chart's values
+VALUES_KEY: Final = "values.json"
+VALUES_CONDITIONS_ANNOTATION: Final = "kavip.io/conditions"  # on it, for each pool and group: JSON
 CORDONED_TAINT: Final = "node.kubernetes.io/unschedulable"  # Kubernetes' own, on a Node
 POD_SECURITY_LABEL: Final = "pod-security.kubernetes.io/enforce"  # Kubernetes' own, on a Namespace
 DEFAULT_SEGMENT: Final = "default"
@@ -161,6 +165,7 @@ class ConditionType(StrEnum):
     ADDRESS_ASSIGNED = "kavip.io/AddressAssigned"  # on a Service
     SERVICE_PROGRAMMED = "kavip.io/Programmed"  # on a Service
     ADVERTISED = "kavip.io/Advertised"  # on a Service
+    APPLIED = "Applied"  # of a pool or group of the chart's values, in an annotation of their ConfigMap
     ACCEPTED = "Accepted"  # on a group or pool
     PROGRAMMED = "Programmed"  # on a group
     READY = "Ready"  # on a group or pool
@@ -217,6 +222,10 @@ class Reason(StrEnum):
     NO_ADDRESSES = "NoAddresses"
     PODS_NOT_READY = "PodsNotReady"
     VRID_COLLISION = "VRIDCollision"
+    # Applied, of the chart's values; it shares Invalid, Pending and OldOperatorRunning
+    APPLIED = "Applied"
+    NAMESPACE_NOT_FOUND = "NamespaceNotFound"
+    REFUSED = "Refused"
     # Event about the Lease
     COOLDOWNS_LOST = "CooldownsLost"
     # Events about the webhook's certificate, on its Secret

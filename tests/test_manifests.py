@@ -242,20 +242,20 @@ class TestRights:
 
     def test_rights_are_restricted_to_names_if_possible(self) -> None:
         """Rights to Secrets, Leases, Deployments and webhook configurations have names, except for create."""
-        bound = {
-            (rule.scope, resource): rule.names
-            for rule in rights.rules()
-            if rule.names and not any(name.startswith("$") for name in rule.names)
-            for _, resource, _ in rule.rights
-        }
+        bound: dict[tuple[str, str], set[str]] = {}
+        for rule in rights.rules():
+            for _, resource, _ in rule.rights if rule.names else ():
+                bound.setdefault((rule.scope, resource), set()).update(rule.names)
         assert bound == {
-            ("release", "secrets"): (names.CA_SECRET_NAME,),
-            ("release", "configmaps"): (names.CA_CONFIGMAP_NAME,),
-            ("release", "leases"): (names.LEASE_NAME,),
-            ("cluster", "leases"): resources.OPERATOR_LEASES.names,
-            ("cluster", "deployments"): resources.OPERATOR_DEPLOYMENTS.names,
-            ("cluster", "mutatingwebhookconfigurations"): ("kavip",),
-            ("cluster", "validatingwebhookconfigurations"): ("kavip",),
+            ("release", "secrets"): {names.CA_SECRET_NAME, "$certs.secretName"},
+            ("release", "configmaps"): {names.CA_CONFIGMAP_NAME, names.VALUES_CONFIGMAP_NAME},
+            ("release", "leases"): {names.LEASE_NAME},
+            ("cluster", "leases"): {*resources.OPERATOR_LEASES.names},
+            ("cluster", "deployments"): {*resources.OPERATOR_DEPLOYMENTS.names},
+            ("cluster", "mutatingwebhookconfigurations"): {"kavip"},
+            ("cluster", "validatingwebhookconfigurations"): {"kavip"},
+            ("cluster", "vippools"): {"$pools"},
+            ("cluster", "keepalivedgroups"): {"$groups"},
         }
         for rule in rights.rules():
             if not rule.names and rule.scope == "release" and not _concerns(rule, "events"):

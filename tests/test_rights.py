@@ -43,6 +43,10 @@ PROMETHEUS = "the Roles for Prometheus grant it, and RBAC lets an account grant 
 TOPOLOGIES = {"combined": {"kavip": "run"}, "split": {"kavip-webhook": "webhook", "kavip-controller": "controller"}}
 """The accounts of each topology, and the commands that run under them."""
 
+VALUES = {
+    "pools": [{"name": "chart", "spec": {"addresses": ["198.51.100.0/28"]}}],
+    "groups": [{"name": "chart", "namespace": HOME, "spec": {"interface": "eth1"}}],
+}
 NODE = {
     "apiVersion": "v1",
     "kind": "Node",
@@ -60,6 +64,8 @@ SIGNS = (
     ["events", "--field-selector=reason=Assigned", "--output=name"],
     ["keepalivedgroup", "edge", f"-n{HOME}", "--output=jsonpath={.status.conditions[*].type}"],
     ["vippool", "edge", "--output=jsonpath={.status.ipv4.assigned}"],
+    ["vippool", "chart", "--output=name"],
+    ["keepalivedgroup", "chart", f"-n{HOME}", "--output=name"],
     ["lease", names.LEASE_NAME, f"-n{OWN}", "--output=jsonpath={.spec.holderIdentity}"],
     ["validatingwebhookconfiguration", "kavip", "--output=jsonpath={.webhooks[0].clientConfig.caBundle}"],
 )
@@ -153,7 +159,11 @@ def cluster(programs: Programs, tmp_path: Path, request: pytest.FixtureRequest) 
         install = ["install", "kavip", str(manifests.CHART), f"--namespace={OWN}", "--create-namespace"]
         down = f"--set=webhook.failurePolicy.validating=Ignore,topology={topology}"
         only = f"--set-json=groupNamespaces={json.dumps([groups] if groups else [])}"
-        run([programs["helm"], *install, down, only], env={"KUBECONFIG": str(plane.kubeconfig), "HOME": str(state)})
+        values = f"--set-json={json.dumps(VALUES)}"
+        run(
+            [programs["helm"], *install, down, only, values],
+            env={"KUBECONFIG": str(plane.kubeconfig), "HOME": str(state)},
+        )
         wait_served(plane)
         for name in TOPOLOGIES[topology]:
             wait_bound(plane, account(name), leads=name != "kavip-webhook")

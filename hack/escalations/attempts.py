@@ -6,14 +6,18 @@ Each names what must refuse it: RBAC, or one policy. Without that policy RBAC al
 
 import msgspec
 
-from hack.escalations.account import Request, create, merge, replace
+from hack.escalations.account import Request, apply, create, merge, replace
 from hack.escalations.attempt import (
     APPS,
+    CHART_VALUES,
     HOOK,
     LB,
+    POOLS,
     RELEASE,
     SHOP,
     Attempt,
+    a_group,
+    a_pool,
     applied,
     changed,
     secret,
@@ -36,6 +40,7 @@ def allowed(group: KeepalivedGroup) -> list[Attempt]:
     sidecar_stays = [{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": LISTED}]
     hash_of = {"metadata": {"annotations": {names.CONFIG_HASH_ANNOTATION: "abc"}}}
     status = {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.9", "ipMode": "VIP"}]}}}
+    conditions = {"metadata": {"annotations": {names.VALUES_CONDITIONS_ANNOTATION: "[]"}}}
     requests = {
         "the ConfigMap of a group": applied(configmap),
         "its DaemonSet": applied(daemonset),
@@ -50,6 +55,9 @@ def allowed(group: KeepalivedGroup) -> list[Attempt]:
         "the end of a pod of keepalived-operator": Request("DELETE", f"{LB}/pods/legacy-n1"),
         "caBundle": replace(HOOK, [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "eA=="}]),
         "the status of a Service": merge(f"{SHOP}/services/web/status", status),
+        "a pool of the chart's values": apply(POOLS, a_pool()),
+        "a group of the chart's values": applied(a_group()),
+        "the conditions of the chart's values": merge(CHART_VALUES, conditions),
     }
     of_the_ca = secret(names.CA_SECRET_NAME, "kubernetes.io/tls")
     return [

@@ -2,31 +2,59 @@
 
 from typing import Any
 
-from hack.escalations.account import Request, create, merge, replace
+from hack.escalations.account import Request, apply, create, merge, replace
 from hack.escalations.attempt import (
     APPS,
+    CHART_VALUES,
     CORE,
+    GROUPS,
     HOOK,
     HOOKS,
     LB,
     LEASES,
     NEW,
     PODS,
+    POOLS,
     RBAC_API,
     RELEASE,
     SERVICES,
     SHOP,
+    VALUES,
     WEBHOOKS,
     Attempt,
+    a_group,
+    a_pool,
+    applied,
+    changed,
     secret,
 )
-from hack.escalations.stage import NAMESPACE, WEBHOOK, Manifest
+from hack.escalations.stage import NAMESPACE, POOL, WEBHOOK, Manifest
 from kavip import names
 
 
 def with_other_objects() -> list[Attempt]:
     """Every attempt with an object that is none of a group."""
-    return [*_pods(), *_credentials(), *_roles(), *_webhooks(), *_cluster()]
+    return [*_pods(), *_credentials(), *_roles(), *_webhooks(), *_values(), *_cluster()]
+
+
+def _values() -> list[Attempt]:
+    """What the right to write the pools and groups of the chart's values could be used for."""
+    pool = {**a_pool(), "metadata": {"name": "other"}}
+    kept = changed(a_pool(), lambda body: body["metadata"].update(finalizers=["evil.example.com/x"]))
+    gone = {"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "b"}]}
+    elsewhere = changed(a_group(), lambda body: body["metadata"].update(namespace="shop"))
+    label, data = {"metadata": {"labels": {"a": "b"}}}, {"data": {names.VALUES_KEY: "{}"}}
+    return [
+        Attempt("VIPPool: another name", apply(POOLS, pool)),
+        Attempt("VIPPool: create", create(POOLS, a_pool())),
+        Attempt("VIPPool: a finalizer", apply(POOLS, kept), VALUES),
+        Attempt("VIPPool: delete", Request("DELETE", f"{POOLS}/{POOL}")),
+        Attempt("KeepalivedGroup: of this name in another namespace", applied(elsewhere), VALUES),
+        Attempt("KeepalivedGroup: an owner, with which it ends", merge(f"{GROUPS}/edge", {"metadata": gone}), VALUES),
+        Attempt("KeepalivedGroup: delete", Request("DELETE", f"{GROUPS}/edge")),
+        Attempt("ConfigMap: the chart's values", merge(CHART_VALUES, data), VALUES),
+        Attempt("ConfigMap: a label of the chart's values", merge(CHART_VALUES, label), VALUES),
+    ]
 
 
 def _pods() -> list[Attempt]:
@@ -148,7 +176,6 @@ def _webhooks() -> list[Attempt]:
 
 def _cluster() -> list[Attempt]:
     crd = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/keepalivedgroups.redhatcop.redhat.io"
-    groups = "/apis/redhatcop.redhat.io/v1alpha1/namespaces/lb/keepalivedgroups"
     gone = {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "b"}]}
     named = {"status": {"loadBalancer": {"ingress": [{"hostname": "evil.example.com"}]}}}
     stolen = {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.9", "ipMode": "VIP"}]}}}
@@ -165,8 +192,8 @@ def _cluster() -> list[Attempt]:
         Attempt("Service: a host name", merge(f"{SHOP}/services/web/status", named), SERVICES),
         Attempt("Service: the address of another class", merge(f"{SHOP}/services/other/status", stolen), SERVICES),
         Attempt("Service: create", create(f"{SHOP}/services", {"metadata": {"name": "a"}, "spec": {}})),
-        Attempt("KeepalivedGroup: the spec", merge(f"{groups}/edge", {"spec": {"image": "evil"}})),
-        Attempt("KeepalivedGroup: create", create(groups, {"metadata": {"name": "mine"}, "spec": {}})),
+        Attempt("KeepalivedGroup: the spec", merge(f"{GROUPS}/legacy", {"spec": {"image": "evil"}})),
+        Attempt("KeepalivedGroup: create", create(GROUPS, {"metadata": {"name": "mine"}, "spec": {}})),
         Attempt("CustomResourceDefinition", merge(crd, {"spec": {"scope": "Cluster"}})),
         Attempt("Node: a label", merge(f"{CORE}/nodes/n1", {"metadata": {"labels": {"a": "b"}}})),
         Attempt("Node: its kubelet", Request("GET", f"{CORE}/nodes/n1/proxy/pods")),

@@ -29,6 +29,12 @@ OWN: Final = "localhost/kavip:0.1.0"
 MIXED: Final = "mixed"
 """The group whose DaemonSet has a privileged sidecar, which an administrator added."""
 POLICIES: Final = json.dumps({"images": [LISTED], "serviceAccounts": ["kavip-node"]})
+POOL: Final = "lan"
+"""The pool of the chart's values; the group there is lb/edge."""
+VALUES: Final = (
+    f'pools=[{{"name": "{POOL}", "spec": {{"addresses": ["192.0.2.0/28"]}}}}]',
+    'groups=[{"name": "edge", "namespace": "lb", "spec": {"interface": "eth0"}}]',
+)
 _ROOT: Final = Path(__file__).parents[2]
 _CHART: Final = _ROOT / "charts" / "kavip"
 _FOREIGN: Final = _ROOT / "tests" / "support" / "foreign-crds.yaml"
@@ -65,7 +71,7 @@ def stage(programs: Programs, state: Path, topology: str) -> Iterator[Stage]:
     """Start a control plane, install the chart with lists and *topology*, and make the objects."""
     with ControlPlane(programs, state, components=(CONTROLLERS,)) as plane:
         serve_foreign_kinds(plane)
-        install(programs, plane, state, f"policies={POLICIES}", f'topology="{topology}"')
+        install(programs, plane, state, f"policies={POLICIES}", f'topology="{topology}"', *VALUES)
         group = make_objects(plane)
         accounts = [Account(plane, NAMESPACE, name) for name in account_names(plane)]
         for account in accounts:

@@ -4,7 +4,8 @@ The controller: what the replica that leads does. All of it is I/O; the decision
 * :mod:`~kavip.controller.leadership`: the queue, workers, prober and Events of one term of leadership;
 * :mod:`~kavip.controller.recovery`: cool-downs of addresses that were freed while no controller ran;
 * :mod:`~kavip.controller.worker`: takes a key from the queue, reconciles it, carries the Plan out;
-* :mod:`~kavip.controller.writer`: the only writer;
+* :mod:`~kavip.controller.writer`: the only writer of Plans;
+* :mod:`~kavip.controller.chartvalues`: applies the pools and groups of the chart's values;
 * :mod:`~kavip.controller.prober`: reads ``/state`` of every agent;
 * :mod:`~kavip.controller.probebudget`: how often a node is asked, by what its answers cost;
 * :mod:`~kavip.controller.metrics`: the metrics that are computed at each scrape.

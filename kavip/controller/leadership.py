@@ -9,6 +9,7 @@ A term leaves nothing running; the next one starts anew.
 """
 
 import asyncio
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -19,6 +20,7 @@ import structlog
 from kavip import names, telemetry
 from kavip.api.event import Note, ObjectReference
 from kavip.caches import Caches, Environment
+from kavip.controller.chartvalues import ChartValues
 from kavip.controller.metrics import GroupMetrics
 from kavip.controller.prober import AgentProber
 from kavip.controller.recovery import Recovery, recover_cooldowns
@@ -99,6 +101,7 @@ class Leadership:
                     tasks.create_task(prober.run(), name="prober")
                     tasks.create_task(worker.run(), name="workers")
                     tasks.create_task(self._watch_environment(queue), name="environment")
+                    tasks.create_task(self._chart_values(client, events).run(), name="chart values")
             finally:
                 self._end()
 
@@ -182,6 +185,17 @@ class Leadership:
                 policy_images=split_names(settings.policy_images),
                 policy_service_accounts=split_names(settings.policy_service_accounts),
             ),
+        )
+
+    def _chart_values(self, client: Client, events: Events) -> ChartValues:
+        snapshot, operator = self._caches.snapshot, self._caches.operator
+        return ChartValues(
+            client,
+            namespace=self._settings.namespace,
+            events=events,
+            namespaces=snapshot.namespaces,
+            blocked=lambda: operator.blocked(time.monotonic()),
+            now=lambda: datetime.now(UTC),
         )
 
     def _begin(self, queue: WorkQueue[Key], worker: Worker, events: Events) -> None:

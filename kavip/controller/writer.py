@@ -1,5 +1,5 @@
 """
-The only writer of the controller.
+The only writer of the Plans of the controller.
 
 Each write is safe by itself: a status patch carries the resourceVersion that it was decided on, server-side apply its
 field manager. A lease is not a fence, so no write relies on it. Right before :mod:`kavip.kube.transport` sends a

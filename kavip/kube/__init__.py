@@ -2,6 +2,7 @@
 The API server: the only package that imports kubernetes_asyncio.
 
 * :mod:`.resources`: the kinds as data: paths, types, and the verbs that kavip uses.
+* :mod:`.kubeconfig`: which kubeconfig is used, by kubectl's rules.
 * :mod:`.auth` (with :mod:`.configloader`), :mod:`.transport`, :mod:`.codec`, :mod:`.client`: credentials, bytes,
   values, verbs.
 * :mod:`.informer`: a cache of one kind, kept current by list and watch.

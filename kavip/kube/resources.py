@@ -162,6 +162,15 @@ CA_CONFIGMAPS: Final = Resource(
     ),
     names=(names.CA_CONFIGMAP_NAME,),
 )  # the trust bundle that the webhook hands to the controller, if each has its own account
+VALUES_CONFIGMAPS: Final = Resource(
+    "v1",
+    "configmaps",
+    names.CONFIG_MAP,
+    ConfigMap,
+    uses=_by(Component.CONTROLLER, Scope.RELEASE, (*_WATCH, "patch")),
+    tolerate_forbidden=True,
+    names=(names.VALUES_CONFIGMAP_NAME,),
+)  # the pools and groups of the chart's values; who applies them may create and patch these objects
 DAEMONSETS: Final = Resource("apps/v1", "daemonsets", names.DAEMON_SET, DaemonSet, uses=_OWNED)
 GROUPS: Final = Resource(
     f"{names.REDHATCOP_GROUP}/{names.VERSION}",
@@ -311,6 +320,7 @@ ALL: Final[tuple[Resource[HasMetadata], ...]] = (  # type: ignore[assignment]  #
     SECRETS,
     CONFIGMAPS,
     CA_CONFIGMAPS,
+    VALUES_CONFIGMAPS,
     DAEMONSETS,
     GROUPS,
     POOLS,

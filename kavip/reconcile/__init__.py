@@ -9,6 +9,7 @@ The decisions of the controller: Snapshot and Observed in, Plan out. PURE.
   :mod:`~kavip.reconcile.group`: one KeepalivedGroup: VRIDs, configuration, objects, status;
 * :mod:`~kavip.reconcile.rollout`: how the nodes of a group come to run another configuration;
 * :mod:`~kavip.reconcile.takeover`: how a group is taken over from keepalived-operator, and its old pods are deleted;
+* :mod:`~kavip.reconcile.chartvalues`: the pools and groups of the chart's values;
 * :mod:`~kavip.reconcile.segmentids`: the VRIDs that other groups take; :mod:`~kavip.reconcile.mergepatch`,
   :mod:`~kavip.reconcile.text`: shared helpers.
 """

@@ -14,6 +14,7 @@ from hack.escalations.stage import (
     NAMESPACE,
     POLICIES,
     TOPOLOGIES,
+    VALUES,
     Stage,
     install,
     owned,
@@ -115,7 +116,7 @@ def test_group_namespaces_limit_the_namespaces(staged: Stage, programs: Programs
         message = staged.controller.send(request).message
         assert "metadata.namespace: lb: kavip writes here only if the chart value groupNamespaces" in message
     finally:
-        install(programs, staged.plane, staged.plane.state, *values)
+        install(programs, staged.plane, staged.plane.state, *values, *VALUES)
         staged.plane.kubectl("delete", "rolebinding", "more", "-nlb")
         wait_for("it is as before", lambda: staged.controller.send(request).is_accepted, timeout=60)
 

@@ -6,7 +6,9 @@ import pytest
 
 from hack.testbed.place import run
 from hack.testbed.programs import Programs
+from kavip import names
 from kavip.admission import registration
+from kavip.reconcile import chartvalues
 from tests.chart.release import Helm, environment, pods, rendered
 from tests.support import manifests
 from tests.test_manifests import normal
@@ -16,6 +18,9 @@ pytestmark = pytest.mark.chart
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 DIGEST = f"sha256:{'a' * 64}"
 OF_HELM = ("app.kubernetes.io/version", "app.kubernetes.io/managed-by", "helm.sh/chart")
+
+
+GROUP = '{"name":"edge","namespace":"web","spec":{"interface":"eth0"}}'
 
 
 class TestRendering:
@@ -173,6 +178,15 @@ class TestRendering:
             ('externalIPs.scope="some"', "externalIPs/scope"),
             ('image.digest="1.0.0"', "image/digest"),
             ('image.registry="https://mirror.example/"', "image/registry"),
+            ('pools=[{"name":"a","spec":{"addresses":[],"adresses":[]}}]', "'/pools/0/spec': additional properties"),
+            ('pools=[{"name":"a","nme":"b","spec":{"addresses":["192.0.2.0/28"]}}]', "'/pools/0': additional"),
+            ('pools=[{"name":"a b","spec":{"addresses":["192.0.2.0/28"]}}]', "'/pools/0/name'"),
+            ('groups=[{"name":"a"}]', "'/groups/0': missing property 'spec'"),
+            ('groups=[{"name":"a","spec":{"interface":1}}]', "'/groups/0/spec/interface': got number, want string"),
+            (
+                'groups=[{"name":"a","spec":{"interface":"e","checks":[{"name":"a","url":"kubelet","every":1}]}}]',
+                "'/groups/0/spec/checks/0': additional properties 'every' not allowed",
+            ),
         ],
     )
     def test_bad_values_are_named(self, helm: Helm, setting: str, path: str) -> None:
@@ -192,6 +206,14 @@ class TestRendering:
                 "webhook.port and agent.port are both 9443: want different ports",
             ),
             (['groupNamespaces=["lb","kube-system"]'], "groupNamespaces: kube-system: kavip writes nothing there"),
+            (
+                ['groupNamespaces=["lb"]', f"groups=[{GROUP}]"],
+                "groups[0].namespace: web: want one of groupNamespaces (lb)",
+            ),
+            (
+                [f"groups=[{GROUP.replace('web', 'kube-system')}]"],
+                "groups[0].namespace: kube-system: kavip writes nothing there",
+            ),
         ],
     )
     def test_values_that_exclude_each_other_are_named(
@@ -234,6 +256,37 @@ class TestRendering:
         assert {container["image"] for spec in specs for container in spec["containers"]} == {wanted}
         assert environment(objects)["KAVIP_IMAGE"] == wanted
         assert not any("initContainers" in spec for spec in specs)
+
+    def test_pools_and_groups_are_handed_to_the_leader(self, helm: Helm) -> None:
+        """The ConfigMap has them as kavip reads them; rights and policies name exactly these objects."""
+        pool = '{"name":"lan","labels":{"a":"b"},"spec":{"addresses":["192.0.2.0/28"],"cooldownSeconds":1000000}}'
+        group = '{"name":"edge","default":true,"spec":{"interface":"eth0"}}'
+        objects = rendered(helm, f"pools=[{pool}]", f"groups=[{group},{GROUP}]")
+        data = manifests.only(objects, "ConfigMap", names.VALUES_CONFIGMAP_NAME)["data"]
+        lan, edge, web = chartvalues.read(data[names.VALUES_KEY])
+        assert (lan.key, edge.key, web.key) == ("lan", "kavip/edge", "web/edge")
+        assert lan.body["spec"] == {"addresses": ["192.0.2.0/28"], "cooldownSeconds": 1000000}
+        assert edge.body["metadata"]["labels"] == {names.DEFAULT_GROUP_LABEL: "true"}
+        assert [each.problem for each in (lan, edge, web)] == [""] * 3
+        role = manifests.only(objects, "ClusterRole", "kavip-controller")
+        writers = {
+            rule["resources"][0]: rule["resourceNames"]
+            for rule in role["rules"]
+            if "create" in rule["verbs"] and "resourceNames" in rule
+        }
+        assert writers == {"vippools": ["lan"], "keepalivedgroups": ["edge"]}
+        policy = json.dumps(manifests.only(objects, "ValidatingAdmissionPolicy", "kavip-values"))
+        assert 'object.metadata.name in [\\"lan\\"]' in policy
+        assert 'object.metadata.name in [\\"kavip/edge\\",\\"web/edge\\"]' in policy
+
+    @pytest.mark.parametrize("values", ["{}", '{"pools":null,"groups":null}'], ids=["empty", "of an older release"])
+    def test_without_pools_and_groups_kavip_may_write_none(self, helm: Helm, values: str) -> None:
+        """There is no ConfigMap, and no rule: one with no names would permit all."""
+        objects = rendered(helm, values)
+        assert not [each for each in objects if each["kind"] == "ConfigMap"]
+        rules = manifests.only(objects, "ClusterRole", "kavip-controller")["rules"]
+        writable = {each for rule in rules if "create" in rule["verbs"] for each in rule["resources"]}
+        assert writable.isdisjoint({"vippools", "keepalivedgroups"})
 
     def test_pods_are_placed_by_the_values(self, helm: Helm) -> None:
         """Values for pods are in the pod template."""

@@ -4,13 +4,26 @@ import json
 
 import pytest
 
+from hack.demo.session import Session
 from hack.testbed.cluster import Cluster
 from hack.testbed.process import wait_for
 from kavip import names
-from tests.cluster.provisioning import OWN, PATIENCE, release, retry_kubectl
+from tests.app.conftest import a_service
+from tests.cluster.provisioning import (
+    OWN,
+    PATIENCE,
+    apply_objects,
+    create_namespaces,
+    delete_objects,
+    release,
+    retry_kubectl,
+    web_deployment,
+)
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
+POOL = "--set=pools[0].name=lan,pools[0].spec.addresses={192.0.2.128/28}"
+GROUP = "--set=groups[0].name=edge,groups[0].namespace=lb,groups[0].default=true,groups[0].spec.interface=eth0"
 SELECTED = ("--selector=app.kubernetes.io/component=webhook",)
 HOOKS = "pods,serviceaccounts,roles,rolebindings"
 
@@ -33,6 +46,27 @@ def test_it_passes_on_the_host_network(installed: Cluster) -> None:
     host, pod = installed.kubectl("get", "pods", OWN, *SELECTED, addresses).stdout.split()
     assert host == pod
     assert_passes(installed)
+
+
+def test_one_command_makes_vips(installed: Cluster) -> None:
+    """
+    With pools and groups in the values, a plain Service answers on its VIP after one helm command.
+
+    `helm test` fails while the namespace of the group is missing, says so, and passes afterwards.
+    """
+    session = Session(installed)
+    installed.helm("upgrade", *release(installed), POOL, GROUP)
+    failed = installed.helm("test", "kavip", OWN, "--logs", "--timeout=240s", check=False)
+    assert failed.returncode
+    assert "groups[0].namespace: 'lb' does not exist" in installed.kubectl("logs", "kavip-test", OWN).stdout
+    create_namespaces(installed, "lb", "shop")
+    apply_objects(installed, web_deployment(), a_service("web", selector={"app": "web"}))
+    wait_for("it has an address", lambda: bool(session.address("shop/web")), timeout=PATIENCE, interval=1)
+    vip = session.address("shop/web")
+    wait_for(f"{vip} answers", lambda: bool(session.answers(vip)), timeout=PATIENCE, interval=1)
+    assert_passes(installed)
+    objects = (("service", "web", "-nshop"), ("keepalivedgroup", "edge", "-nlb"), ("vippool", "lan"))
+    delete_objects(installed, *objects, ("namespace", "shop", "lb"))
 
 
 def test_it_fails_if_no_replica_answers(installed: Cluster) -> None:

@@ -14,6 +14,9 @@ SCOPES = ("cluster", "groups", "release")
 DEFAULTS = {"certs.mode": "self", "metrics.secure": "false"}
 """The chart values on which rules depend, as text, with their defaults."""
 
+LISTED = frozenset({"$pools", "$groups"})
+"""Chart values that are empty lists by default: rules for the names in them do not exist."""
+
 Rights = set[tuple[str, str, str]]
 """(API group, resource, verb)"""
 
@@ -59,7 +62,7 @@ def held(account: str, *scopes: str, values: dict[str, str] = DEFAULTS) -> Right
 
 
 def _applies(rule: Rule, values: dict[str, str]) -> bool:
-    return all(values[path] in wanted for path, wanted in rule.when.items())
+    return LISTED.isdisjoint(rule.names) and all(values[path] in wanted for path, wanted in rule.when.items())
 
 
 def of_roles(roles: Collection[dict[str, Any]]) -> Rights:

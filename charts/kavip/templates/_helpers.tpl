@@ -68,6 +68,31 @@ why the pods of the controller have another name. */}}
 {{- $value }}
 {{- end }}
 
+{{- /* The names at a path of the values, as a list: a text, or the names of the entries of a list; a dict of root and path. */}}
+{{- define "kavip.names" -}}
+{{- $value := .root.Values }}
+{{- range splitList "." .path }}{{ $value = get $value . }}{{ end }}
+{{- $names := list }}
+{{- if kindIs "slice" $value }}
+{{- range $value }}{{ $names = append $names .name }}{{ end }}
+{{- else if $value }}
+{{- $names = list $value }}
+{{- end }}
+{{- $names | uniq | sortAlpha | toJson }}
+{{- end }}
+
+{{- /* The groups of the values with their namespaces, as JSON; `default` becomes the label. */}}
+{{- define "kavip.groups" -}}
+{{- $groups := list }}
+{{- range .Values.groups }}
+{{- $labels := .labels | default dict }}
+{{- if .default }}{{ $labels = merge (dict "kavip.io/default-group" "true") $labels }}{{ end }}
+{{- $group := merge (dict "namespace" (.namespace | default $.Release.Namespace) "labels" $labels) (omit . "default") }}
+{{- $groups = append $groups $group }}
+{{- end }}
+{{- $groups | toJson }}
+{{- end }}
+
 {{- /* A ClusterRole, or with a namespace a Role, and its binding; a dict of root, name, account, rules and namespace. */}}
 {{- define "kavip.role" -}}
 {{- $kind := empty .namespace | ternary "ClusterRole" "Role" -}}
@@ -246,6 +271,25 @@ every API server has apiregistration.k8s.io, helm's own list has not. */}}
 {{- end }}
 {{- end }}
 
+{{- /* The groups of the values as a list of namespace/name. */}}
+{{- define "kavip.groupKeys" -}}
+{{- $keys := list }}
+{{- range include "kavip.groups" . | fromJsonArray }}{{ $keys = append $keys (printf "%s/%s" .namespace .name) }}{{ end }}
+{{- $keys | uniq | sortAlpha | toJson }}
+{{- end }}
+
+{{- /* Fail for groups that kavip could not serve; a dict of root and groups. */}}
+{{- define "kavip.checkGroups" -}}
+{{- range $index, $group := .groups }}
+{{- if and $.root.Values.groupNamespaces (not (has $group.namespace $.root.Values.groupNamespaces)) }}
+{{- fail (printf "groups[%d].namespace: %s: want one of groupNamespaces (%s)" $index $group.namespace (join ", " $.root.Values.groupNamespaces)) }}
+{{- end }}
+{{- if eq $group.namespace "kube-system" }}
+{{- fail (printf "groups[%d].namespace: kube-system: kavip writes nothing there: choose another namespace" $index) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- /* Whether admission policies bind kavip's accounts; a render without a cluster takes them as served. */}}
 {{- define "kavip.policies" -}}
 {{- $kind := "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy" }}
@@ -310,6 +354,9 @@ matchConditions:
   - name: not-the-trust-bundle
     expression: >-
       !({{ include "kavip.isTrustBundle" .root | nindent 6 | trim }})
+  - name: not-the-values
+    expression: >-
+      !({{ include "kavip.isValues" .root | nindent 6 | trim }})
 {{- end }}
 
 {{- /* CEL: .fields of .new and .old are equal, or absent from both; a dict with these three. */}}
@@ -345,6 +392,13 @@ key in {{ $old }}.?{{ .field }}.orValue({}) && {{ $old }}.{{ .field }}[key] == {
 request.resource.resource == 'configmaps' && request.namespace == {{ .Release.Namespace | toJson }}
 && request.name == 'kavip-webhook-ca'
 && request.userInfo.username == {{ include "kavip.user" (dict "root" . "component" "webhook") | toJson }}
+{{- end }}
+
+{{- /* CEL: the request writes the ConfigMap with the pools and groups of the values, as the account of the controller. */}}
+{{- define "kavip.isValues" -}}
+request.resource.resource == 'configmaps' && request.namespace == {{ .Release.Namespace | toJson }}
+&& request.name == 'kavip-values'
+&& request.userInfo.username == {{ include "kavip.user" (dict "root" . "component" "controller") | toJson }}
 {{- end }}
 
 {{- /* Labels and annotations of what only `helm test` makes; a dict of root and weight. */}}
