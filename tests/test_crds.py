@@ -121,6 +121,11 @@ def test_new_fields_are_accepted(server: ControlPlane, subject: manifests.Object
         (new(virtualIPs=[{"address": "127.0.0.1/8"}]), "spec.virtualIPs[0].address", "want an address of a host"),
         (new(virtualIPs=[{"address": "ff02::1"}]), "spec.virtualIPs[0].address", "want an address of a host"),
         (new(virtualIPs=[{"address": "::ffff:192.0.2.1"}]), "spec.virtualIPs[0].address", "want the IPv4 address"),
+        (
+            new(virtualIPs=[{"address": "192.0.2.1", "routerID": 256}]),
+            "spec.virtualIPs[0].routerID",
+            "less than or equal",
+        ),
         (new(virtualIPs=[{"address": "192.0.2.1"}] * 2), "spec.virtualIPs[1]", "Duplicate value"),
         (
             new(virtualIPs=[{"address": "192.0.2.1"}, {"address": "192.0.2.1/24"}]),

@@ -17,7 +17,8 @@ from kavip.snapshot import Snapshot
 from kavip.vrrp import timing
 from kavip.vrrp.groupspec import has_password
 
-_SWITCHOVER: Final = "all nodes switch at the same moment (see the group's Programmed condition)"
+SWITCHOVER: Final = "all nodes switch at the same moment (see the group's Programmed condition)"
+"""How a change is made that nodes cannot make one after the other."""
 _PAUSE: Final = "pause for a fail-over"
 _CONTINUE: Final = "continue"
 
@@ -45,17 +46,29 @@ def running_vips_are_disrupted(group: KeepalivedGroup, context: Context[Keepaliv
     for field, (read, effect) in _FIELDS.items():
         if read(old.spec) != read(group.spec):
             change = f'"{read(old.spec)}" becomes "{read(group.spec)}"'
-            yield AdmissionWarning(f"{change}: {_SWITCHOVER}; {vips} {effect}", field)
+            yield AdmissionWarning(f"{change}: {SWITCHOVER}; {vips} {effect}", field)
     if (before := _secret(old.spec)) != (after := _secret(group.spec)):
         effect = _CONTINUE if before[0] == after[0] else "fail over while the pods are replaced one by one"
-        yield AdmissionWarning(f"{_SWITCHOVER}; {vips} {effect}", "spec.passwordAuth")
+        yield AdmissionWarning(f"{SWITCHOVER}; {vips} {effect}", "spec.passwordAuth")
     moving = [service for service in members if not service.is_local]  # Local ones have own instances in both modes
     if _layout(old) != _layout(group) and (moving or group.spec.virtual_ips):
         change = f"{_layout(old)} becomes {_layout(group)}"
-        message = f"{change}: {_SWITCHOVER}; {_vips_of(moving)} move to other instances"
+        message = f"{change}: {SWITCHOVER}; {_vips_of(moving)} move to other instances"
         yield AdmissionWarning(message, "spec.instances")
+    yield from _repinned(old.spec, group.spec)
     if old.segment != group.segment:
         yield AdmissionWarning(_collisions(group, snapshot), "spec.segment")
+
+
+def _repinned(old: GroupSpec, new: GroupSpec) -> Iterator[AdmissionWarning]:
+    """The VIPs of the group whose pinned VRID changes."""
+    before = {entry.address: entry.router_id for entry in old.virtual_ips or ()}
+    for index, entry in enumerate(new.virtual_ips or ()):
+        had, has = before.get(entry.address, entry.router_id), entry.router_id
+        if had != has:
+            change = f"{had or 'none'} becomes {has or 'none'}"
+            message = f"{change}: {SWITCHOVER}; {entry.address} moves to another instance"
+            yield AdmissionWarning(message, f"spec.virtualIPs[{index}].routerID")
 
 
 def _collisions(group: KeepalivedGroup, snapshot: Snapshot) -> str:

@@ -16,7 +16,7 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.refusal import Refusal, annotation_field
 from kavip.api.scheduling import placement_fields
 from kavip.names import Reason
-from kavip.vrrp import groupspec, routerids
+from kavip.vrrp import groupspec, keys, routerids
 from kavip.vrrp.preference import unmatched
 
 _DEFAULT_FIELD: Final = f"metadata.labels[{names.DEFAULT_GROUP_LABEL}]"
@@ -181,6 +181,24 @@ def virtual_ips_are_free(group: KeepalivedGroup, context: GroupContext) -> Findi
             yield Refusal(Reason.ADDRESS_IN_USE, message, f"spec.virtualIPs[{index}].address")
 
 
+def pinned_ids_are_free(group: KeepalivedGroup, context: GroupContext) -> Findings:
+    """No other group of the segment has a virtual router ID that a virtual IP pins; the Services of this one yield."""
+    snapshot, fields = context.snapshot, keys.pinned_fields(group)
+    others = {
+        other.key: {*routeridusage.held_ids(other, snapshot), *keys.pinned_fields(other)}
+        for other in (snapshot.neighbours(group) if fields else ())
+    }
+    holders = {number: key for key, number in routeridusage.held(group, snapshot).items() if not keys.is_own_key(key)}
+    for number, field in fields.items():
+        if users := [key for key, ids in sorted(others.items()) if number in ids]:
+            where = f'on segment "{group.spec.segment}"' if group.spec.segment else "on this segment"
+            message = f"{number}: in use by {listed(users, most=3)} {where}; choose another virtual router ID"
+            yield Refusal(Reason.VRID_COLLISION, message, field)
+        elif number in holders:
+            message = f"{number}: {holders[number]} has it, and gets another one; {disruption.SWITCHOVER}"
+            yield AdmissionWarning(message, field)
+
+
 def members_lose_vips(group: KeepalivedGroup, context: GroupContext) -> Findings:
     """Deleting the group removes the VIPs of its Services."""
     members = [service.key for service in context.snapshot.members(group.key) if service.virtual_ips]
@@ -194,7 +212,7 @@ def members_lose_vips(group: KeepalivedGroup, context: GroupContext) -> Findings
 
 def _router_ids(group: KeepalivedGroup, _: str) -> object:
     spec = group.spec
-    return routerids.blacklist_of(spec), spec.segment, spec.instances
+    return routerids.blacklist_of(spec), spec.segment, spec.instances, keys.own_keys(group)
 
 
 CHAIN: Final[tuple[Rule[KeepalivedGroup], ...]] = (
@@ -202,6 +220,7 @@ CHAIN: Final[tuple[Rule[KeepalivedGroup], ...]] = (
     Rule(group_spec_is_valid, reads=spec_part),
     Rule(router_ids_are_available, reads=_router_ids),
     Rule(virtual_ips_are_free, reads=spec_part),
+    Rule(pinned_ids_are_free, reads=lambda group, _: (group.segment, keys.pinned_ids(group))),
     Rule(metrics_port_is_free, reads=lambda group, _: (group.spec.metrics_port, group.spec.node_selector)),
     Rule(no_preempt_has_no_local_services, reads=spec_part),
     Rule(checks_can_move_vips, reads=spec_part),

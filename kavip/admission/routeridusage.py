@@ -5,7 +5,7 @@ The count goes by what Services need, not by what is persisted: a Service withou
 entry in ``status.routerIDs`` does not count.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -93,7 +93,7 @@ class UsageCounter:
             leaving = [member for member in counted if member.metadata.deletion_timestamp]
             needs = _group_needs(group) + sum(self._need(member, group) for member in counted)
             left_soon = sum(self._need(member, group) for member in leaving)
-            found = self._counts[group.key] = _GroupCount(needs, _held(group, members), left_soon)
+            found = self._counts[group.key] = _GroupCount(needs, set(_held(group, members).values()), left_soon)
         return found
 
 
@@ -107,28 +107,33 @@ def groups_for(namespace: str, snapshot: Snapshot) -> list[KeepalivedGroup]:
 
 
 def needed_ids(group: KeepalivedGroup, snapshot: Snapshot) -> int:
-    """How many VRIDs *group* and its Services require; the virtual IPs of the group itself share one."""
+    """How many VRIDs *group* and its Services require; virtual IPs of the group itself that pin none share one."""
     return _group_needs(group) + sum(routerids.required(member, group) for member in snapshot.members(group.key))
 
 
 def held_ids(group: KeepalivedGroup, snapshot: Snapshot) -> set[int]:
     """The VRIDs of *group* that existing Services, its own virtual IPs and its shared instances hold."""
+    return set(held(group, snapshot).values())
+
+
+def held(group: KeepalivedGroup, snapshot: Snapshot) -> dict[str, int]:
+    """The same by key."""
     return _held(group, snapshot.members(group.key))
 
 
 def _group_needs(group: KeepalivedGroup) -> int:
-    return group.spec.instances.count if group.is_shared else int(bool(group.spec.virtual_ips))
+    return len(keys.own_keys(group)) + (group.spec.instances.count if group.is_shared else 0)
 
 
-def _held(group: KeepalivedGroup, members: Iterable[Service]) -> set[int]:
+def _held(group: KeepalivedGroup, members: Iterable[Service]) -> dict[str, int]:
     ids = group.status.router_ids or {}
     if group.is_shared:
-        return set(ids.values())
+        return ids
     existing = {member.key for member in members}
-    own = keys.own_key(group) if group.spec.virtual_ips else ""
-    return {number for key, number in ids.items() if key == own or _service_key(key) in existing}
+    own = keys.own_keys(group)
+    return {key: number for key, number in ids.items() if key in own or _is_of(key, existing)}
 
 
-def _service_key(key: str) -> str:
-    """``ns/name`` of ``ns/name/ip``."""
-    return "/".join(key.split("/")[:2])
+def _is_of(key: str, services: Container[str]) -> bool:
+    """Whether *key* is that of one of *services*: ``ns/name`` or ``ns/name/ip``."""
+    return not keys.is_own_key(key) and "/".join(key.split("/")[:2]) in services

@@ -19,10 +19,15 @@ class PasswordAuth(Wire, frozen=True):
 
 
 class GroupVirtualIP(Wire, frozen=True):
-    """``spec.virtualIPs[]``: a VIP of the group itself, without a Service."""
+    """
+    ``spec.virtualIPs[]``: a VIP of the group itself, without a Service.
+
+    *router_id* pins the VRID of its instance; entries with the same one are in one instance.
+    """
 
     address: str
     interface: str = ""
+    router_id: int | None = field(name="routerID", default=None)
 
 
 class CaFrom(Wire, frozen=True):
@@ -45,6 +50,7 @@ class Check(Wire, frozen=True):
     on_failure: str = "Fault"
     weight: int | None = None
     ca_from: CaFrom | None = None
+    expected_status: int | None = None
 
 
 class Instances(Wire, frozen=True):

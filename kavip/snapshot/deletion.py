@@ -109,9 +109,17 @@ def _held_service(service: Service, group: KeepalivedGroup | None, running: Runn
 def _held_group(group: KeepalivedGroup, running: Running) -> KeepalivedGroup:
     """*group* with those virtual IPs that it holds; *running* is what its nodes run."""
     shown = {read_address(each.address) for each in group.status.virtual_ips or ()}
-    runs = _runs(keys.own_key(group), group, running, shared=True)
     entries = group.spec.virtual_ips or ()
-    kept = [each for each in entries if (address := _address(each.address)) and (address in shown or runs(address))]
+    runs = {
+        key: _runs(key, group, running, shared=True)
+        for key in {keys.own_key(group, each.router_id) for each in entries}
+    }
+    kept = [
+        each
+        for each in entries
+        if (address := _address(each.address))
+        and (address in shown or runs[keys.own_key(group, each.router_id)](address))
+    ]
     if len(kept) == len(entries):
         return group
     return msgspec.structs.replace(group, spec=msgspec.structs.replace(group.spec, virtual_ips=kept or None))

@@ -32,6 +32,7 @@ _MOST_PREEMPT_DELAY: Final = 1000
 _MOST_WEIGHT: Final = 253
 _MOST_SECONDS: Final = 3600
 _MOST_ROUNDS: Final = 100
+_STATUSES: Final = range(200, 600)
 _MOST_PORT: Final = 2**16 - 1
 _LONGEST_NAME: Final = 63  # the name becomes a label value
 _SEGMENT: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
@@ -115,6 +116,8 @@ def _virtual_ips(spec: GroupSpec) -> Iterator[Refusal]:
         field = f"spec.virtualIPs[{index}]"
         if entry.interface and not grammar.is_interface(entry.interface):
             yield _refuse(f"{field}.interface", entry.interface, grammar.INTERFACE_REMEDY)
+        if entry.router_id is not None:
+            yield from _pinned_id(spec, entry.router_id, f"{field}.routerID")
         try:
             vip = virtualips.parse_virtual_ip(entry.address, f"{field}.address", interface="")
         except BadInput as error:
@@ -123,6 +126,15 @@ def _virtual_ips(spec: GroupSpec) -> Iterator[Refusal]:
         if vip.address in seen:
             yield _refuse(f"{field}.address", entry.address, f"already at virtualIPs[{seen[vip.address]}]; remove it")
         seen.setdefault(vip.address, index)
+
+
+def _pinned_id(spec: GroupSpec, number: int, field: str) -> Iterator[Refusal]:
+    if number not in routerids.ALL:
+        yield _refuse(field, number, f"want a VRID from 1 to {MAX_ROUTER_ID}")
+    elif number in (spec.blacklist_router_ids or ()):
+        yield _refuse(field, number, "blacklistRouterIDs has it; remove it from one of the two")
+    elif number in routerids.blacklist_of(spec):
+        yield _refuse(field, number, f"OpenShift cluster {spec.openshift_cluster_name} uses it; choose another VRID")
 
 
 def _checks(spec: GroupSpec) -> Iterator[Refusal]:
@@ -163,6 +175,8 @@ def _check(check: Check, field: str) -> Iterator[Refusal]:
     if check.timeout_seconds > check.interval_seconds:
         remedy = f"want at most intervalSeconds, {check.interval_seconds}"
         yield _refuse(f"{field}.timeoutSeconds", check.timeout_seconds, remedy)
+    if check.expected_status is not None and check.expected_status not in _STATUSES:
+        yield _refuse(f"{field}.expectedStatus", check.expected_status, "want a status of HTTP, 200 to 599")
     if check.on_failure not in ON_FAILURE:
         yield _refuse(f"{field}.onFailure", check.on_failure, f"want {' or '.join(ON_FAILURE)}")
     if check.weight is not None and check.on_failure != "LowerPriority":

@@ -2,7 +2,8 @@
 The keys under which VRIDs are persisted, and the names of instances.
 
 The key of a Service is ``ns/name``, with ``spreadvips`` ``ns/name/ip`` for each address. Shared instances have
-``group/<n>``, and the VIPs that a group itself names ``ns/name/virtualips``. An instance has the name of its key.
+``group/<n>``, and the VIPs that a group itself names ``ns/name/virtualips``, those with a pinned VRID
+``ns/name/virtualips/<VRID>``. An instance has the name of its key.
 If a key has two instances, the name of the IPv6 instance has the suffix ``/v6``.
 """
 
@@ -29,10 +30,9 @@ def wanted_keys(group: KeepalivedGroup, members: Iterable[Member]) -> tuple[str,
 
     In Shared mode the Shared instances need one, and the Services with instances of their own.
     """
+    own = own_keys(group)
     if group.is_shared:
-        own, members = list(shared_instances(shard_count(group))), shard_members(group, members).own
-    else:
-        own = [own_key(group)] if group.spec.virtual_ips else []
+        own, members = (*own, *shared_instances(shard_count(group))), shard_members(group, members).own
     return (*own, *(key for each in sorted(members, key=lambda each: each.age_key) for key in keys_of(group, each)))
 
 
@@ -52,7 +52,7 @@ def address_key(service: str, address: Address) -> str:
 
 def is_address_key(key: str) -> bool:
     """Whether *key* is of one address of a Service with ``spreadvips``: three parts, the last one not the group's."""
-    return key.count("/") == 2 and not key.endswith(f"/{OWN_SUFFIX}")
+    return key.count("/") == 2 and not is_own_key(key)
 
 
 def keep_shared(group: KeepalivedGroup, members: Shards, router_ids: Mapping[str, int]) -> Shards:
@@ -104,9 +104,42 @@ def _fitting(services: dict[str, int]) -> dict[str, int]:
     return {key: services[key] for key, end in fits if end <= MOST_SHOWN}
 
 
-def own_key(group: KeepalivedGroup) -> str:
-    """The key of the VIPs that the group itself names: no Service has it, for its three parts end with no address."""
-    return f"{group.key}/{OWN_SUFFIX}"
+def own_key(group: KeepalivedGroup, router_id: int | None = None) -> str:
+    """
+    The key of the VIPs that the group itself names, of those that pin *router_id*.
+
+    No Service has it, for its third part is no address.
+    """
+    return "/".join((group.key, OWN_SUFFIX, *(() if router_id is None else (str(router_id),))))
+
+
+def own_keys(group: KeepalivedGroup) -> tuple[str, ...]:
+    """
+    The keys of the instances of the group's own VIPs.
+
+    In Shared mode, VIPs that pin no VRID are in a Shared instance, as those of Services.
+    """
+    ids = {entry.router_id: None for entry in group.spec.virtual_ips or ()}
+    return tuple(own_key(group, each) for each in ids if each is not None or not group.is_shared)
+
+
+def pinned_ids(group: KeepalivedGroup) -> dict[str, int]:
+    """By key, the VRIDs that the group's own VIPs pin."""
+    return {own_key(group, number): number for number in pinned_fields(group)}
+
+
+def pinned_fields(group: KeepalivedGroup) -> dict[int, str]:
+    """The pinned VRIDs, each with the path of the first field that has it."""
+    found: dict[int, str] = {}
+    for index, entry in enumerate(group.spec.virtual_ips or ()):
+        if entry.router_id is not None:
+            found.setdefault(entry.router_id, f"spec.virtualIPs[{index}].routerID")
+    return found
+
+
+def is_own_key(key: str) -> bool:
+    """Whether *key* is of VIPs that a group itself names."""
+    return key.split("/", 3)[2:3] == [OWN_SUFFIX]
 
 
 def instance_name(unit: str, family: int) -> str:

@@ -8,6 +8,7 @@ run out, only the last keys get none.
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from types import MappingProxyType
 from typing import Final
 
 from kavip.api.group import GroupSpec, KeepalivedGroup
@@ -18,6 +19,7 @@ from kavip.vrrp import openshift
 from kavip.vrrp.members import has_own_instances
 
 ALL: Final = frozenset(range(1, MAX_ROUTER_ID + 1))
+NO_IDS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 def assign(
@@ -27,21 +29,23 @@ def assign(
     blacklist: AbstractSet[int],
     taken: AbstractSet[int],
     avoid: AbstractSet[int] = frozenset(),
+    pinned: Mapping[str, int] = NO_IDS,
 ) -> Mapping[str, int]:
     """
     A VRID for each of the keys *wanted*, in their order, until none is left.
 
     *held* are the persisted VRIDs; keys that are no longer wanted free theirs. VRIDs of *blacklist* and *taken*, those
     of other groups of the segment, are never used: a key that holds one gets another. VRIDs to *avoid* still run
-    somewhere; new keys get them last.
+    somewhere; new keys get them last. A key in *pinned* gets its VRID, although another key holds it, or none.
     """
     usable = ALL - blacklist - taken
-    kept: dict[str, int] = {}
-    for key in sorted(set(wanted) & held.keys()):
+    kept = {key: number for key, number in pinned.items() if key in wanted and number in usable}
+    for key in sorted(set(wanted) & held.keys() - pinned.keys()):
         if held[key] in usable and held[key] not in kept.values():
             kept[key] = held[key]
     free = iter(sorted(usable - set(kept.values()), key=lambda number: (number in avoid, number)))
-    kept |= zip((key for key in dict.fromkeys(wanted) if key not in kept), free, strict=False)
+    others = (key for key in dict.fromkeys(wanted) if key not in kept and key not in pinned)
+    kept |= zip(others, free, strict=False)
     return dict(sorted(kept.items()))
 
 

@@ -155,7 +155,8 @@ class _Rebuilder:
         placed = {vip.address: vip._replace(interface=runs_on) if vip.interface == interface else vip for vip in vips}
         for vip in () if is_shared else (identity.anchor, *identity.also):
             placed.setdefault(vip.address, vip)
-        member = None if is_shared else self.members.get("/".join(name.split("/")[:2]))
+        of_service = not is_shared and not keys.is_own_key(name)
+        member = self.members.get("/".join(name.split("/")[:2])) if of_service else None
         return Unit(
             name,
             identity.router_id,

@@ -22,6 +22,7 @@ KUBELET_URL: Final = "http://127.0.0.1:10248/healthz"
 API_PATH: Final = "/readyz"
 API_PORT: Final = 6443
 
+_SUCCESS: Final = range(200, 400)
 _UNAUTHORIZED: Final = frozenset({401, 403})
 """Answers of an API server with ``--anonymous-auth=false``: it refuses the request, so it is running."""
 _SHAPE: Final = (
@@ -42,13 +43,24 @@ _MOST_PORT: Final = 2**16 - 1
 
 @dataclass(frozen=True, slots=True)
 class CheckTarget:
-    """One request; *host* has no brackets, *path* includes the query, *refusals* are statuses that pass as well."""
+    """
+    One request; *host* has no brackets, *path* includes the query.
+
+    *expected*: the only status that passes; None: 200 to 399, and *refusals*.
+    """
 
     scheme: str
     host: str
     port: int
     path: str = "/"
     refusals: frozenset[int] = frozenset()
+    expected: int | None = None
+
+    def passes(self, status: int) -> bool:
+        """Whether an answer with *status* passes the check."""
+        if self.expected is not None:
+            return status == self.expected
+        return status in _SUCCESS or status in self.refusals
 
     @property
     def authority(self) -> str:

@@ -83,20 +83,28 @@ class UnitBuilder:
         self._carried: set[Address] = set()
 
     def add_group_vips(self) -> None:
-        """Add the VIPs that the group itself names; in Shared mode they are in a Shared instance, as all others."""
-        vips, own = [], keys.own_key(self._group)
+        """
+        Add the VIPs that the group itself names, those that pin one VRID to one unit.
+
+        In Shared mode, the others are in a Shared instance, as all VIPs.
+        """
+        placed: dict[str, list[VirtualIP]] = {}
         for index, entry in enumerate(self._group.spec.virtual_ips or ()):
             interface, path = entry.interface or self._group.spec.interface, f"spec.virtualIPs[{index}].address"
+            own = keys.own_key(self._group, entry.router_id)
             try:
                 if entry.interface and not is_interface(entry.interface):
                     raise BadInput(
                         f"spec.virtualIPs[{index}].interface", entry.interface, "want the name of an interface"
                     )
-                vips.append(virtualips.parse_virtual_ip(entry.address, path, interface=interface))
+                vip = virtualips.parse_virtual_ip(entry.address, path, interface=interface)
             except BadInput as error:
                 self._add_problem(own, Reason.INVALID, str(error))
-        if vips:
-            self._place(own, vips, unit=self._shard_of(own) or own)
+            else:
+                placed.setdefault(own, []).append(vip)
+        pinned = keys.pinned_ids(self._group)
+        for own, vips in placed.items():
+            self._place(own, vips, unit=own if own in pinned else self._shard_of(own) or own)
 
     def add_members(self, members: Iterable[Member]) -> None:
         """Add all Services of the group, oldest first; the plain ones of a Shared instance are added at once."""

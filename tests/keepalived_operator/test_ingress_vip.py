@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import msgspec
@@ -17,8 +18,11 @@ from kavip.api.address import read_address
 from kavip.api.group import Check
 from kavip.cli.sources import files as inputs
 from kavip.cli.views import simulate
+from kavip.vrrp import targets
 from tests.agent import mounts
 from tests.agent.config.test_localize import facts
+from tests.chart.conftest import helm as helm
+from tests.chart.release import Helm, rendered
 from tests.support import crds, manifests
 from tests.vrrp import livedaemons
 
@@ -55,18 +59,45 @@ vrrp_instance CLUSTER_VIP {
 """
 """The text that keepalived-ingress-vip renders for this VIP, without its checks."""
 
-SETTINGS = {
-    *(f"keepalived.{name}" for name in ("debug", "authPassword", "vrrpInterfaceName", "vipInterfaceName")),
-    *(f"keepalived.{name}" for name in ("vipAddressCidr", "virtualRouterId", "vrrpNoPreempt")),
-    *(f"keepalived.checkService{name}" for name in ("Url", "Interval", "FailAfter")),
-    *(f"keepalived.checkKubelet{name}" for name in ("", "Interval", "FailAfter", "Url")),
-    *(f"keepalived.checkKubeApi{name}" for name in ("", "Interval", "FailAfter")),
-    *("kind", "image.repository", "image.tag", "image.pullPolicy", "rbac.create", "rbac.pspEnabled"),
-    *("serviceAccount.name", "pod.replicas", "pod.priorityClassName", "pod.extraEnv"),
-    *(f"pod.resources.{kind}.{what}" for kind in ("requests", "limits") for what in ("cpu", "memory")),
-    *("pod.nodeSelector", "pod.tolerations", "pod.tolerateMasterTaints", "pod.affinity", "pod.imagePullSecrets"),
+DEFAULTS = {
+    "keepalived.debug": "false",
+    "keepalived.authPassword": "generated",
+    "keepalived.vrrpInterfaceName": "eth0",
+    "keepalived.vipInterfaceName": "eth0",
+    "keepalived.vipAddressCidr": "",
+    "keepalived.virtualRouterId": "10",
+    "keepalived.vrrpNoPreempt": "false",
+    "keepalived.checkServiceUrl": "http://127.0.0.1:10254/healthz",
+    "keepalived.checkServiceInterval": "2",
+    "keepalived.checkServiceFailAfter": "2",
+    "keepalived.checkKubelet": "true",
+    "keepalived.checkKubeletInterval": "5",
+    "keepalived.checkKubeletFailAfter": "5",
+    "keepalived.checkKubeletUrl": "http://127.0.0.1:10248/healthz",
+    "keepalived.checkKubeApi": "true",
+    "keepalived.checkKubeApiInterval": "5",
+    "keepalived.checkKubeApiFailAfter": "5",
+    "kind": "Deployment",
+    "image.repository": "janeczku/keepalived-ingress-vip",
+    "image.tag": "v0.1.4",
+    "image.pullPolicy": "IfNotPresent",
+    "rbac.create": "true",
+    "rbac.pspEnabled": "false",
+    "serviceAccount.name": "",
+    "pod.replicas": "2",
+    "pod.priorityClassName": "system-cluster-critical",
+    "pod.extraEnv": "[]",
+    "pod.resources.requests.cpu": "80m",
+    "pod.resources.limits.cpu": "",
+    "pod.resources.requests.memory": "6Mi",
+    "pod.resources.limits.memory": "12Mi",
+    "pod.nodeSelector": "{}",
+    "pod.tolerations": "15 s for unreachable and not-ready",
+    "pod.tolerateMasterTaints": "false",
+    "pod.affinity": "{}",
+    "pod.imagePullSecrets": "[]",
 }
-"""All settings of its configuration reference."""
+"""All settings of its configuration reference, with their defaults."""
 
 
 def planned(folder: Path, example: str = EXAMPLE) -> simulate.Simulation:
@@ -79,9 +110,68 @@ def planned(folder: Path, example: str = EXAMPLE) -> simulate.Simulation:
 
 def test_no_setting_is_missing() -> None:
     """Each setting has a row, and each row is about a setting."""
-    rows = re.findall(r"^\| `([A-Za-z.]+)` \| ([^|]*) \| (.*) \|$", PAGE.read_text().replace("\\|", "/"), re.MULTILINE)
-    assert {name for name, _, _ in rows} == SETTINGS
-    assert all(here.strip() or what.strip() for _, here, what in rows)
+    rows = re.findall(r"^\| `([A-Za-z.]+)` \| ([^|]*) \| ([^|]*) \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
+    assert {name: default.replace("`", "").strip() for name, default, _, _ in rows} == DEFAULTS
+    assert all(here.strip() and what.strip() for _, _, here, what in rows)
+
+
+@pytest.mark.chart
+def test_the_preset_has_the_defaults_of_the_old_chart(helm: Helm, tmp_path: Path) -> None:
+    """The group that the command of the page makes has its checks, times, priority class and taints, and is valid."""
+    text = PAGE.read_text()
+    command = text.partition("helm install ")[2].partition("```")[0].replace("\\\n", " ")
+    settings = [each for each in shlex.split(command) if "groups[0]" in each]
+    objects = rendered_with(helm, *settings)
+    values = json.loads(manifests.only(objects, "ConfigMap", names.VALUES_CONFIGMAP_NAME)["data"][names.VALUES_KEY])
+    (group,) = values["groups"]
+    assert group["spec"]["daemonsetPodPriorityClassName"] == DEFAULTS["pod.priorityClassName"]
+    assert group["spec"]["tolerations"] == []
+    checks = {each["name"]: each for each in group["spec"]["checks"]}
+    assert checks["service"]["url"] == DEFAULTS["keepalived.checkServiceUrl"]
+    assert (checks["kubelet"]["url"], targets.KUBELET_URL) == ("kubelet", DEFAULTS["keepalived.checkKubeletUrl"])
+    for name, prefix in (("service", "Service"), ("kubelet", "Kubelet"), ("kube-api", "KubeApi")):
+        times = [checks[name][field] for field in ("intervalSeconds", "failAfter")]
+        assert times == [int(DEFAULTS[f"keepalived.check{prefix}{each}"]) for each in ("Interval", "FailAfter")]
+    assert [checks[name].get("expectedStatus") for name in ("service", "kubelet")] == [200, 200]
+    assert {name: each.get("onFailure", "Fault") for name, each in checks.items()} == {
+        "service": "Fault",
+        "kubelet": "Fault",
+        "kube-api": "LowerPriority",
+    }
+    made = {"apiVersion": "redhatcop.redhat.io/v1alpha1", "kind": names.KEEPALIVED_GROUP, "spec": group["spec"]}
+    metadata = {key: group[key] for key in ("name", "namespace")}
+    found = planned(tmp_path, json.dumps({**made, "metadata": metadata}) + "\n")
+    assert not found.refused
+    assert found.configurations["kavip/ingress"].count("172.16.135.2/21") == 1
+
+
+def rendered_with(helm: Helm, *settings: str) -> list[manifests.Object]:
+    """The objects of the chart with *settings* of ``--set``."""
+    values = [f"--set={each}" for each in settings]
+    return manifests.parsed(helm("template", "kavip", str(manifests.CHART), "--namespace=kavip", *values).stdout)
+
+
+@pytest.mark.chart
+def test_a_field_of_the_group_replaces_that_of_the_preset(helm: Helm) -> None:
+    """Maps and lists too, and an empty one."""
+    own = 'groups=[{"name":"a","preset":"apiServer","spec":{"interface":"e","checks":[],"nodeSelector":{"a":"b"}}}]'
+    found = manifests.only(rendered(helm, own), "ConfigMap", names.VALUES_CONFIGMAP_NAME)
+    (group,) = json.loads(found["data"][names.VALUES_KEY])["groups"]
+    assert (group["spec"]["checks"], group["spec"]["nodeSelector"]) == ([], {"a": "b"})
+    assert group["spec"]["daemonsetPodPriorityClassName"] == "system-cluster-critical"
+    assert "preset" not in group
+
+
+@pytest.mark.parametrize("preset", ["ingress", "apiServer"])
+def test_presets_are_valid(preset: str, tmp_path: Path) -> None:
+    """A group with nothing else than an interface and a VIP is accepted."""
+    presets = manifests.objects(manifests.CHART / "files" / "presets.yaml")[0]
+    spec = {"interface": "eth0", "virtualIPs": [{"address": "192.0.2.200"}], **presets[preset]}
+    metadata = {"name": "own", "namespace": "kavip"}
+    made = {"apiVersion": "redhatcop.redhat.io/v1alpha1", "kind": names.KEEPALIVED_GROUP, "metadata": metadata}
+    found = planned(tmp_path, json.dumps({**made, "spec": spec}) + "\n")
+    assert not found.refused
+    assert "kavip/own" in found.configurations
 
 
 def test_the_fields_that_the_page_names_exist() -> None:
@@ -141,11 +231,11 @@ def test_old_and_new_nodes_share_one_election(segment: MakeSegment, tmp_path: Pa
     example = EXAMPLE.replace("172.16.135.2/21", "192.0.2.200/24").replace("eth9", "eth0")
     text = planned(tmp_path, example.replace("preemptDelaySeconds: 5", "preemptDelaySeconds: 1")).configurations
     new = livedaemons.Daemon(lan.node("n2")).start(_localized(text["vip/ingress"], "n2"))
-    both = {"CLUSTER_VIP": [], "vip/ingress/virtualips": ["n2"]}
+    both = {"CLUSTER_VIP": [], "vip/ingress/virtualips/10": ["n2"]}
     process.wait_for("kavip has the VIP", lambda: livedaemons.masters([old, new]) == both, timeout=livedaemons.PATIENCE)
     assert "192.0.2.200" in new.addresses() and "192.0.2.200" not in old.addresses()
     assert old.look()["CLUSTER_VIP"].changes == (1, 1)
-    assert new.look()["vip/ingress/virtualips"].changes == (1, 0)
+    assert new.look()["vip/ingress/virtualips/10"].changes == (1, 0)
 
 
 def _localized(text: str, node: str) -> str:

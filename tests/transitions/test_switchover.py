@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from hack.testbed import process
-from kavip.api.group import Instances, KeepalivedGroup, PasswordAuth, SecretRef
+from kavip.api.group import GroupVirtualIP, Instances, KeepalivedGroup, PasswordAuth, SecretRef
 from kavip.reconcile.rollout import switchover
 from kavip.reconcile.rollout.configmap import PublishedRevisions, read_published, settings_of
 from tests.agent.pod import PATIENCE
@@ -24,6 +24,7 @@ from tests.transitions.recording import Recording, record
 pytestmark = pytest.mark.netns
 
 WEB, CART, SIX = "192.0.2.130", "192.0.2.131", "2001:db8:2::131"
+OWN = "192.0.2.150"
 VIPS = [WEB, CART, SIX]
 SERVICES = [service("shop/web", WEB), service("shop/cart", CART, SIX)]
 FAIL_OVER = 4 * INTERVAL
@@ -153,6 +154,32 @@ def test_per_service_to_shared_and_back(make_live_group: MakeLiveGroup) -> None:
     assert set(live.pods["n1"].instances()) == {"group/0", "group/0/v6", "group/1", "group/1/v6"}
     recorded = changed(live)
     assert recorded.longest_silence <= FAIL_OVER + recorded.pause, recorded.timeline()
+
+
+def test_another_pinned_vrid_costs_one_fail_over(make_live_group: MakeLiveGroup) -> None:
+    """
+    The group's own VIP moves to an instance with another VRID on all nodes at once; Services do not notice.
+
+    The VRID of a Service is pinned next: the Service gets another one in the same switch.
+    """
+    live = started(make_live_group, 3, virtual_ips=pinned(10))
+    assert live.pods["n1"].instances().keys() >= {"lb/edge/virtualips/10"}
+    with record(live, [OWN]) as own:
+        recorded = changed(live, virtual_ips=pinned(20))
+    for each in (own, recorded):
+        assert each.double_masters == (), each.timeline()
+    assert (recorded.failures, recorded.transitions.keys() - {"lb/edge/virtualips/20"}) == ({}, set())
+    assert own.longest_silence <= FAIL_OVER + own.pause, own.timeline()
+    taken = (live.simulation.snapshot.groups[GROUP].status.router_ids or {})["shop/web"]
+    recorded = changed(live, virtual_ips=pinned(taken))
+    assert recorded.double_masters == (), recorded.timeline()
+    ids = live.simulation.snapshot.groups[GROUP].status.router_ids or {}
+    assert ids[f"lb/edge/virtualips/{taken}"] == taken != ids["shop/web"]
+
+
+def pinned(router_id: int) -> list[GroupVirtualIP]:
+    """The group's own VIP with that VRID."""
+    return [GroupVirtualIP(address=OWN, router_id=router_id)]
 
 
 def test_no_node_switches_to_an_interface_without_an_address(make_live_group: MakeLiveGroup) -> None:

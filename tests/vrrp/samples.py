@@ -61,7 +61,8 @@ def model(
     """The model, with VRIDs as the controller assigns them; *before* is the configuration that the nodes run."""
     members = [member_of(service, group) for service in services]
     held, blacklist = group.status.router_ids or {}, routerids.blacklist_of(group.spec)
-    ids = routerids.assign(held, keys.wanted_keys(group, members), blacklist=blacklist, taken=frozenset())
+    wanted, pinned = keys.wanted_keys(group, members), keys.pinned_ids(group)
+    ids = routerids.assign(held, wanted, blacklist=blacklist, taken=frozenset(), pinned=pinned)
     running = running_instances(before.text if before else "")
     anchors = {name: each.identity.anchor.address for name, each in running.items()}
     return model_of(group, members, peers, ids, anchors=anchors)

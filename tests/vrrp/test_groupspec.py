@@ -67,6 +67,17 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         "spec.virtualIPs[1].address",
         "already at virtualIPs[0]",
     ),
+    ({"virtualIPs": [{"address": "192.0.2.5", "routerID": 0}]}, "spec.virtualIPs[0].routerID", "from 1 to 255"),
+    (
+        {"virtualIPs": [{"address": "192.0.2.5", "routerID": 9}], "blacklistRouterIDs": [9]},
+        "spec.virtualIPs[0].routerID",
+        "blacklistRouterIDs has it",
+    ),
+    (
+        {"virtualIPs": [{"address": "192.0.2.5", "routerID": 134}], "openshiftClusterName": "ocp"},
+        "spec.virtualIPs[0].routerID",
+        "OpenShift cluster ocp uses it",
+    ),
     ({"virtualIPs": [{"address": "192.0.2.5", "interface": "lo"}]}, "spec.virtualIPs[0].interface", "not lo"),
     ({"virtualIPs": [{"address": "::ffff:192.0.2.5"}]}, "spec.virtualIPs[0].address", "write 192.0.2.5"),
     ({"virtualIPs": [{"address": "192.0.2.5%eth0"}]}, "spec.virtualIPs[0].address", "want an address"),
@@ -98,6 +109,11 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"checks": [{"name": "a", "url": "kubelet", "failAfter": 0}]}, "spec.checks[0].failAfter", "1 to 100"),
     ({"checks": [{"name": "a", "url": "kubelet", "onFailure": "Die"}]}, "spec.checks[0].onFailure", "Fault or"),
+    (
+        {"checks": [{"name": "a", "url": "kubelet", "expectedStatus": 100}]},
+        "spec.checks[0].expectedStatus",
+        "200 to 599",
+    ),
     ({"checks": [{"name": "a", "url": "kubelet", "weight": 5}]}, "spec.checks[0].weight", "needs onFailure"),
     (
         {"checks": [{"name": "a", "url": "kubelet", "onFailure": "LowerPriority", "weight": 254}]},

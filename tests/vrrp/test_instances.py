@@ -2,6 +2,7 @@
 
 import json
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -133,6 +134,27 @@ def test_virtual_ips_of_the_group() -> None:
         "192.0.2.5/24 eth0",
         "192.0.2.6/32 eth1",
     ]
+
+
+@pytest.mark.parametrize("more", [{}, {"instances": shared(1)}], ids=["PerService", "Shared"])
+def test_virtual_ips_with_one_pinned_vrid_are_in_one_instance(more: dict[str, Any]) -> None:
+    """Each pinned VRID has an instance per family, in Shared mode too; the other VIPs are where they were."""
+    listed = [
+        GroupVirtualIP(address="192.0.2.5/24", router_id=10),
+        GroupVirtualIP(address="192.0.2.6"),
+        GroupVirtualIP(address="192.0.2.7", router_id=20),
+        GroupVirtualIP(address="192.0.2.8", router_id=10),
+        GroupVirtualIP(address="2001:db8::5", router_id=10),
+    ]
+    group = build.group("lb/edge", virtual_ips=listed, **more)
+    found = {(each.name, each.router_id): vips(each) for each in model(group, [], nodes(2)).instances}
+    others = "group/0" if more else "lb/edge/virtualips"
+    assert found == {
+        ("lb/edge/virtualips/10", 10): ["192.0.2.5", "192.0.2.8"],
+        ("lb/edge/virtualips/10/v6", 10): ["2001:db8::5"],
+        ("lb/edge/virtualips/20", 20): ["192.0.2.7"],
+        (others, 1): ["169.254.255.1", "192.0.2.6"] if more else ["192.0.2.6"],
+    }
 
 
 def test_an_invalid_virtual_ip_of_the_group() -> None:

@@ -55,6 +55,15 @@ def test_overflow_affects_the_last_keys_only() -> None:
     assert after == before
 
 
+def test_a_pinned_number_is_given_although_another_key_holds_it() -> None:
+    """The other key gets another number; a pinned number that others take is given to no key."""
+    held = {"a/x": 10, "lb/edge/virtualips": 3}
+    pinned = {"lb/edge/virtualips/10": 10, "lb/edge/virtualips/20": 20}
+    wanted = [*pinned, "lb/edge/virtualips", "a/x", "a/y"]
+    found = assign(held, wanted, blacklist=NONE, taken=frozenset({20}), pinned=pinned)
+    assert found == {"a/x": 1, "a/y": 2, "lb/edge/virtualips": 3, "lb/edge/virtualips/10": 10}
+
+
 @given(held=st.dictionaries(st.sampled_from(["shop/s1", "shop/s2", "b/x"]), st.integers(-1, 257)), wanted=KEYS)
 def test_vrids_are_valid_and_unique(held: dict[str, int], wanted: list[str]) -> None:
     """With any persisted state, each key gets a VRID from 1 to 255 while there is one, and no VRID is used twice."""

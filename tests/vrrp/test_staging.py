@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kavip.api.group import Instances, KeepalivedGroup
+from kavip.api.group import GroupVirtualIP, Instances, KeepalivedGroup
 from kavip.api.service import Service
 from kavip.vrrp import config, keys, routerids
 from kavip.vrrp.identity import agree, identity_of
@@ -38,6 +38,7 @@ def both(
         blacklist=routerids.blacklist_of(group.spec),
         taken=frozenset(),
         avoid=frozenset(each.identity.router_id for each in found.values()),
+        pinned=keys.pinned_ids(group),
     )
     anchors = {name: each.identity.anchor.address for name, each in found.items()}
     among = peers or nodes(2)
@@ -79,6 +80,28 @@ def test_an_anchor_stays_until_the_switch() -> None:
     wanted, now = both(build.group(**NEW), [moved], running, held={"shop/web": 1})
     assert places(wanted) == {"shop/web": ["192.0.2.131", "192.0.2.132"]}
     assert places(now) == {"shop/web": ["192.0.2.130", "192.0.2.131", "192.0.2.132"]}
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, 10), (10, 20), (10, None), (10, 1)])
+def test_a_pinned_vrid_is_a_switch(before: int | None, after: int | None) -> None:
+    """The VIPs stay where they run until all nodes switch, and Services with other VRIDs are not concerned."""
+    old = build.group(**NEW, virtual_ips=[GroupVirtualIP(address="192.0.2.5", router_id=before)])
+    new = build.group(**NEW, virtual_ips=[GroupVirtualIP(address="192.0.2.5", router_id=after)])
+    wanted, now = both(new, [API], text_of(old, [API]), held={"shop/api": 2})
+    keys_of = {number: keys.own_key(old, number) for number in (before, after)}
+    assert places(now) == {keys_of[before]: ["192.0.2.5"], "shop/api": ["192.0.2.140"]}
+    assert places(wanted) == {keys_of[after]: ["192.0.2.5"], "shop/api": ["192.0.2.140"]}
+    (pinned,) = (each for each in wanted.instances if each.name != "shop/api")
+    assert pinned.router_id == after or (after is None and pinned.router_id not in (2, before))
+
+
+def test_a_vip_that_joins_a_pinned_instance_needs_no_switch() -> None:
+    """Only the anchor is advertised."""
+    first = GroupVirtualIP(address="192.0.2.5", router_id=10)
+    running = text_of(build.group(**NEW, virtual_ips=[first]), [])
+    more = build.group(**NEW, virtual_ips=[first, GroupVirtualIP(address="192.0.2.6", router_id=10)])
+    wanted, now = both(more, [], running)
+    assert now is wanted
 
 
 def test_shared_instances_run_before_the_vips_move() -> None:

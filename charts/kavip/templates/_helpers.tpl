@@ -81,14 +81,19 @@ why the pods of the controller have another name. */}}
 {{- $names | uniq | sortAlpha | toJson }}
 {{- end }}
 
-{{- /* The groups of the values with their namespaces, as JSON; `default` becomes the label. */}}
+{{- /* The groups of the values with their namespaces, as JSON; `default` becomes the label, `preset` fields of spec. */}}
 {{- define "kavip.groups" -}}
+{{- $presets := .Files.Get "files/presets.yaml" | fromYaml }}
 {{- $groups := list }}
 {{- range .Values.groups }}
 {{- $labels := .labels | default dict }}
 {{- if .default }}{{ $labels = merge (dict "kavip.io/default-group" "true") $labels }}{{ end }}
-{{- $group := merge (dict "namespace" (.namespace | default $.Release.Namespace) "labels" $labels) (omit . "default") }}
-{{- $groups = append $groups $group }}
+{{- $spec := deepCopy (.spec | default dict) }}
+{{- range $field, $value := get $presets (.preset | default "") | default dict }}
+{{- if not (hasKey $spec $field) }}{{ $_ := set $spec $field $value }}{{ end }}
+{{- end }}
+{{- $group := dict "namespace" (.namespace | default $.Release.Namespace) "labels" $labels "spec" $spec }}
+{{- $groups = append $groups (merge $group (omit . "default" "preset")) }}
 {{- end }}
 {{- $groups | toJson }}
 {{- end }}
@@ -284,7 +289,7 @@ every API server has apiregistration.k8s.io, helm's own list has not. */}}
 {{- if and $.root.Values.groupNamespaces (not (has $group.namespace $.root.Values.groupNamespaces)) }}
 {{- fail (printf "groups[%d].namespace: %s: want one of groupNamespaces (%s)" $index $group.namespace (join ", " $.root.Values.groupNamespaces)) }}
 {{- end }}
-{{- if eq $group.namespace "kube-system" }}
+{{- if and (eq $group.namespace "kube-system") (eq (include "kavip.policies" $.root | trim) "true") }}
 {{- fail (printf "groups[%d].namespace: kube-system: kavip writes nothing there: choose another namespace" $index) }}
 {{- end }}
 {{- end }}

@@ -100,6 +100,7 @@ class HealthChecks:
     async def _probe(self, check: Check, *, timeout: float) -> ProbeResult:
         try:
             target = targets.target_of(check.url, self._environment)
+            target = replace(target, expected=check.expected_status)
         except BadInput:
             return ProbeResult(None, "this node cannot ask its url")
         seconds = min(timeout, check.timeout_seconds)

@@ -2,8 +2,8 @@
 One probe of a health check: an HTTP GET whose status decides.
 
 Each probe has a connection of its own and a timeout. It reads the head of the answer, at most 16 KiB, and no body.
-Status 200 to 399 means success, so a redirect is an answer and is not followed. No token, cookie or other credential is
-sent. Certificates are always verified.
+The target says which status passes; a redirect is an answer and is not followed. No token, cookie or other credential
+is sent. Certificates are always verified.
 """
 
 import asyncio
@@ -25,7 +25,6 @@ LARGEST: Final = 16 << 10
 
 _STATUS: Final = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9])( [^\r\n]*)?\r?\n")
 _INTERIM: Final = range(100, 200)
-_SUCCESS: Final = range(200, 400)
 _RESOLVERS: Final = 16  # threads that may block in a resolver, one for each check, apart from those for keepalived
 
 
@@ -87,7 +86,7 @@ class HTTPProber:
             return ProbeResult(None, "the CA of caFrom is not mounted, or is invalid")
         except _NoHTTPError as error:
             return ProbeResult(ok=False, message=str(error))
-        return ProbeResult(ok=status in _SUCCESS or status in target.refusals, message=f"status {status}")
+        return ProbeResult(ok=target.passes(status), message=f"status {status}")
 
     async def _status(self, target: CheckTarget, ca_file: Path | None) -> int:
         loop = asyncio.get_running_loop()

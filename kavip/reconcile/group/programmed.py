@@ -42,6 +42,8 @@ def programmed(
             return ConditionState("False", Reason.REFUSED_BY_AGENT, message)
         if switchover:
             return ConditionState("False", Reason.PENDING, switchover)
+        if desired.router_ids.unavailable:
+            return ConditionState("False", Reason.PENDING, "; ".join(desired.router_ids.unavailable))
         return ConditionState("True", Reason.PROGRAMMED, f"every node runs configuration {config_hash}")
     if refusal := _first_refusal(group, lagging, states):
         return refusal

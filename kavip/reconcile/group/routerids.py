@@ -7,7 +7,7 @@ the order of :func:`kavip.vrrp.keys.wanted_keys`; :mod:`.status` writes them, an
 that are persisted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kavip.api.group import KeepalivedGroup
@@ -27,13 +27,14 @@ class RouterIDs:
     The VRIDs of a group, by key (:mod:`kavip.vrrp.keys`).
 
     *assigned*: all of them. *persisted*: those that the status names already. *status*: ``status.routerIDs`` as it
-    should be. *is_settled*: no VRID in use changes.
+    should be. *is_settled*: no VRID in use changes. *unavailable*: why VRIDs that VIPs of the group pin cannot be used.
     """
 
     assigned: Mapping[str, int]
     persisted: Mapping[str, int]
     status: dict[str, int]
     is_settled: bool
+    unavailable: tuple[str, ...] = ()
 
 
 def assign_router_ids(
@@ -52,7 +53,7 @@ def assign_router_ids(
     *running*: the instances that nodes run now; new instances get their VRIDs last. *others*: what the nodes of other
     groups run; a new instance gets none of their VRIDs.
     """
-    held, wanted = group.status.router_ids or {}, keys.wanted_keys(group, members)
+    held, wanted, pinned = group.status.router_ids or {}, keys.wanted_keys(group, members), keys.pinned_ids(group)
     taken = segmentids.taken_ids(snapshot, group, observed.records.reserved)
     if not held.keys() >= set(wanted):
         taken |= others.router_ids(snapshot.neighbours(group)) - set(held.values())
@@ -62,6 +63,7 @@ def assign_router_ids(
         blacklist=routerids.blacklist_of(group.spec),
         taken=taken | coexistence.reserved(wanted),
         avoid=frozenset(each.identity.router_id for each in running.values()),
+        pinned=pinned,
     )
     persisted = {key: number for key, number in assigned.items() if held.get(key) == number}
     return RouterIDs(
@@ -69,4 +71,18 @@ def assign_router_ids(
         persisted=persisted,
         status=keys.status_router_ids(group, members, assigned, held=held),
         is_settled=all(key in persisted or key not in held for key in assigned),
+        unavailable=tuple(_unavailable(snapshot, group, pinned, assigned)),
     )
+
+
+def _unavailable(
+    snapshot: Snapshot, group: KeepalivedGroup, pinned: Mapping[str, int], assigned: Mapping[str, int]
+) -> Iterator[str]:
+    """Why pinned VRIDs are not assigned; a blacklisted one is a fault of the spec, which ``Accepted`` reports."""
+    fields = keys.pinned_fields(group)
+    for number in (number for key, number in pinned.items() if key not in assigned):
+        users = sorted(
+            other.key for other in snapshot.neighbours(group) if number in (other.status.router_ids or {}).values()
+        )
+        by = f"group {users[0]} uses it" if users else "nodes of another group still run it"
+        yield f"{fields[number]}: {number}: {by}; choose another VRID"

@@ -98,6 +98,13 @@ def held(folder: Path, name: str = "check-web") -> str:
     return (folder / "track" / name).read_text().strip()
 
 
+async def test_a_check_may_expect_one_status(checks: HealthChecks, service: Service, tmp_path: Path) -> None:
+    """A status that passes usually fails the check."""
+    service.status = 204
+    await checks.run_once([service.check(), service.check("exact", expected_status=200)])
+    assert (held(tmp_path), held(tmp_path, "check-exact")) == ("0", "1")
+
+
 async def test_a_track_file_follows_the_check(checks: HealthChecks, service: Service, tmp_path: Path) -> None:
     """It changes after the number of answers that the check requires; the status has the time and the reason."""
     await checks.configure([service.check()])

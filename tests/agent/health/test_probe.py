@@ -95,6 +95,15 @@ async def test_an_expected_refusal_is_a_success() -> None:
         assert found == ProbeResult(well, f"status {status}")
 
 
+@pytest.mark.parametrize(("status", "well"), [(200, True), (204, False), (302, False), (401, False)])
+async def test_a_single_status_may_be_expected(status: int, well: bool) -> None:
+    """Then no other one passes, not even one that counts as success otherwise."""
+    async with serving(answering(f"HTTP/1.1 {status} x\r\n\r\n".encode())) as port:
+        target = CheckTarget("http", "127.0.0.1", port, refusals=frozenset({401}), expected=200)
+        found = await HTTPProber().probe(target, ca_file=None, seconds=LONG)
+    assert found == ProbeResult(well, f"status {status}")
+
+
 async def test_a_redirect_is_a_success_and_is_not_followed() -> None:
     """No request reaches its target."""
     visits: list[int] = []

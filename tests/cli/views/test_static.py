@@ -61,6 +61,13 @@ def test_a_static_pod_brings_all_that_it_needs() -> None:
     assert names.GROUP_LABEL not in body["metadata"]["labels"], "no pod of the controller's"
 
 
+def test_a_pinned_vrid_is_in_the_text() -> None:
+    """The static pod has the VRID that the page pins, and the group in the cluster may blacklist it."""
+    text = pod()["metadata"]["annotations"]["kavip.io/keepalived.conf"]
+    (entry,) = yaml.safe_load(EXAMPLE)["spec"]["virtualIPs"]
+    assert f"virtual_router_id {entry['routerID']}\n" in text
+
+
 def test_nodes_that_are_named_are_the_groups() -> None:
     """A named node is used with any labels and affinity of the group."""
     picky = """spec:
@@ -116,7 +123,8 @@ def test_a_refused_group_is_not_rendered() -> None:
 
 def test_one_of_several_groups() -> None:
     """--group picks; without it there is one document for each."""
-    two = EXAMPLE.replace("name: api", "name: two").replace("192.0.2.200", "192.0.2.201").replace(f": {PORT}", ": 9751")
+    two = EXAMPLE.replace("name: api", "name: two").replace("192.0.2.200", "192.0.2.201")
+    two = two.replace(f": {PORT}", ": 9751").replace("routerID: 250", "routerID: 251")
     both = f"{EXAMPLE}---\n{two}"
     assert len(manifests.parsed(render(both, "--static", *NODES).stdout)) == 2
     (body,) = manifests.parsed(render(both, "--static", *NODES, "--group=kube-system/two").stdout)

@@ -8,13 +8,22 @@ import pytest
 from msgspec.structs import replace
 
 from kavip import names
-from kavip.api.group import GroupStatus, Instances
+from kavip.api.group import GroupStatus, GroupVirtualIP, Instances
 from kavip.api.meta import LabelSelector
 from kavip.reconcile.group.reconcile import plan_group
 from kavip.reconcile.observed.objects import OwnedObjects
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import GroupPlan, Key, KeyKind, ReconcileOptions
-from tests.reconcile.group.settledgroup import ACCEPTED, API, WEB, applied_kinds, condition, serving, settled
+from tests.reconcile.group.settledgroup import (
+    ACCEPTED,
+    API,
+    PROGRAMMED,
+    WEB,
+    applied_kinds,
+    condition,
+    serving,
+    settled,
+)
 from tests.reconcile.simulatedcluster import GROUP, NOW, SimulatedCluster, agent_states, body_of, cluster, running
 from tests.support import build
 
@@ -30,6 +39,24 @@ def test_a_vrid_is_persisted_before_it_is_published() -> None:
     second = simulation.group()
     assert applied_kinds(second) == ["ConfigMap"]
     assert "vrrp_instance shop/web {" in simulation.text()
+
+
+def test_a_pinned_vrid_that_another_group_uses_is_reported() -> None:
+    """`Programmed` names the field and the group; the VIP is served as soon as the other group gives the VRID up."""
+    pinned = [GroupVirtualIP(address="192.0.2.150", router_id=10)]
+    other = build.group("lb/other", segment="rack", virtual_ips=[GroupVirtualIP(address="192.0.2.151", router_id=10)])
+    other = replace(other, status=GroupStatus(router_ids={"lb/other/virtualips/10": 10}))
+    simulation = settled(build.group(segment="rack", virtual_ips=pinned), other)
+    text_hash = simulation.snapshot.groups[GROUP].status.config_hash
+    simulation.agents = agent_states(n1=running(text_hash), n2=running(text_hash))
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    status, reason, message = condition(simulation, PROGRAMMED)
+    assert (status, reason) == ("False", "Pending")
+    assert message == "spec.virtualIPs[0].routerID: 10: group lb/other uses it; choose another VRID"
+    simulation.snapshot.drop(names.KEEPALIVED_GROUP, "lb/other")
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    assert "virtual_router_id 10" in simulation.text()
+    assert "routerID" not in condition(simulation, PROGRAMMED)[2]
 
 
 def test_new_services_do_not_delay_persisted_ones() -> None:
