@@ -98,6 +98,11 @@ image: ## kavip's image as an archive, on a base image made here (root); LOCKED=
 image-tests: ## the tests with a real keepalived, with the one of the image instead of this machine's (root)
 	@$(RUN) python -m hack.imagekeepalived pytest -n $(WORKERS) --dist loadfile -m netns
 
+.PHONY: bundle
+bundle: ## dist/olm: bundle and catalog for OLM, with IMAGE=registry.example/kavip@sha256:...; REPLACES=kavip.v1.0.0
+	@$(RUN) python -m hack.bundle $(if $(IMAGE),--image $(IMAGE)) $(if $(BUNDLE_IMAGE),--bundle-image $(BUNDLE_IMAGE)) \
+		$(if $(REPLACES),--replaces $(REPLACES))
+
 format: ## format the Python code
 	@$(RUN) ruff check --quiet --fix-only
 	@$(RUN) ruff format --quiet

@@ -51,6 +51,11 @@ class Settings:
         "kavip", "name of the two webhook configurations; kavip injects their caBundle"
     )
     webhook_url: str = setting("", "https://HOST:PORT of this webhook; kavip registers this URL (outside a cluster)")
+    olm_owner: str = setting(
+        "",
+        "name of the ClusterServiceVersion by which OLM runs kavip: kavip registers its webhooks for Services, and OLM "
+        "the others",
+    )
     webhook_client_ca: str = setting(
         "",
         "CA of the client certificates of API servers, as PEM or the path of a file; no other connection displaces one "
@@ -129,6 +134,9 @@ class Settings:
             _check(each.name, getattr(self, each.name), each.metadata)
         if self.webhook_url and not re.fullmatch(r"https://[^/\s]+(:\d+)?/?", self.webhook_url):
             raise SettingsError(f"{flag_and_variable('webhook_url')}: {self.webhook_url!r}: want https://HOST:PORT")
+        if self.olm_owner and self.certs_mode != "provided":
+            problem = "want provided with olm-owner: OLM issues the certificate"
+            raise SettingsError(f"{flag_and_variable('certs_mode')}: {self.certs_mode!r}: {problem}")
         if self.webhook_url and self.certs_mode in ("cert-manager", "service-ca"):
             problem = "cannot be used with a webhook URL; want self or provided"
             raise SettingsError(f"{flag_and_variable('certs_mode')}: {self.certs_mode!r}: {problem}")

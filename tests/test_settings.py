@@ -24,6 +24,10 @@ from kavip.settings import Settings, unknown_variables
             {"webhook_url": "https://h:1", "certs_mode": "service-ca"},
             "--certs-mode (KAVIP_CERTS_MODE): 'service-ca': cannot be used with a webhook URL; want self or provided",
         ),
+        (
+            {"olm_owner": "kavip.v1.0.0"},
+            "--certs-mode (KAVIP_CERTS_MODE): 'self': want provided with olm-owner: OLM issues the certificate",
+        ),
         ({"webhook_url": "http://h:1"}, "--webhook-url (KAVIP_WEBHOOK_URL): 'http://h:1': want https://HOST:PORT"),
     ],
 )

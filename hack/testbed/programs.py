@@ -44,6 +44,7 @@ SOURCES = (
     Source("traefik", "traefik", "github.com/traefik/traefik/v3/cmd/traefik"),
     Source("agnhost", "kubernetes", "k8s.io/kubernetes/test/images/agnhost"),
     Source("coredns", "coredns", "testbed/coredns"),
+    Source("olm", "olm", "testbed/olm"),
 )
 CLUSTER = (
     "etcd",
@@ -153,7 +154,8 @@ def _flags(module: str) -> list[str]:
         packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")  # the latter: the user agent
         ldflags += [f"-X {package}.{name}={value}" for package in packages for name, value in values.items()]
         ldflags.append(f"-X helm.sh/helm/v4/internal/version.version={required(module, 'helm.sh/helm/v4')}")
-    return ["-trimpath", "-buildvcs=false", f"-ldflags={' '.join(ldflags)}"]
+    tags = ["-tags=containers_image_openpgp"] if module == "olm" else []  # without it, C libraries are needed
+    return ["-trimpath", "-buildvcs=false", *tags, f"-ldflags={' '.join(ldflags)}"]
 
 
 def required(module: str, path: str) -> str:

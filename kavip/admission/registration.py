@@ -3,10 +3,13 @@ The two webhook configurations as data.
 
 They decide which requests the API server sends, which are accepted while kavip is down, and how long the API server
 waits. A test compares the chart and ``config/webhook`` with this module. Outside a cluster kavip registers a URL with
-the same rules.
+the same rules. Under OLM it registers those for Services only: OLM registers the others, by ``webhookdefinitions``,
+which have neither a namespace selector nor match conditions.
 """
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 from kavip import names
@@ -18,6 +21,7 @@ VALIDATING: Final = "ValidatingWebhookConfiguration"
 MUTATE_TIMEOUT: Final = 2  # seconds
 VALIDATE_TIMEOUT: Final = 3
 _WARN_ONLY: Final = {"failurePolicy": "Ignore", "timeoutSeconds": MUTATE_TIMEOUT}
+NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 SKIPPED_NAMESPACES: Final = ("kube-system",)  # a cluster must be able to start without kavip
 
 
@@ -143,6 +147,11 @@ class RegisteredWebhook:
     everywhere: bool = True
     warns_only: bool = False
 
+    @property
+    def is_of_services(self) -> bool:
+        """Whether it is about Services, which every user writes, and not about kavip's own kinds."""
+        return self.rule in (_SERVICES, _SERVICE_UPDATES)
+
 
 MUTATORS: Final = (
     RegisteredWebhook(
@@ -170,24 +179,33 @@ class RegistrationOptions:
     The choices of the administrator: which externalIPs are reviewed, and the two failure policies.
 
     With ``external_ips: all`` the API server sends every Service with new externalIPs, also unmanaged ones.
+    *services_only*: another program registers the webhooks for groups and pools.
     """
 
     external_ips: str = "managed"
     mutating: str = "Ignore"
     validating: str = "Fail"
+    services_only: bool = False
 
 
 DEFAULTS: Final = RegistrationOptions()
 
 
 def configurations(
-    name: str, client: ClientConfig, *, namespace: str, ca_bundle: str = "", options: RegistrationOptions = DEFAULTS
+    name: str,
+    client: ClientConfig,
+    *,
+    namespace: str,
+    ca_bundle: str = "",
+    labels: Mapping[str, str] = NO_LABELS,
+    options: RegistrationOptions = DEFAULTS,
 ) -> tuple[Configuration, Configuration]:
     """
     The mutating and the validating configuration *name* of a kavip in *namespace*.
 
     *ca_bundle* is base64. Without it the field is omitted: kavip writes it later with its own field manager.
     """
+    metadata = {"name": name, **({"labels": dict(labels)} if labels else {})}
     mutating = {"failurePolicy": options.mutating, "timeoutSeconds": MUTATE_TIMEOUT, "reinvocationPolicy": "Never"}
     validating = {"failurePolicy": options.validating, "timeoutSeconds": VALIDATE_TIMEOUT}
 
@@ -208,20 +226,24 @@ def configurations(
         }
 
     return (
-        _configuration(MUTATING, name, [as_json(each, mutating) for each in MUTATORS]),
-        _configuration(VALIDATING, name, [as_json(each, validating) for each in VALIDATORS]),
+        _configuration(MUTATING, metadata, [as_json(each, mutating) for each in _registered(MUTATORS, options)]),
+        _configuration(VALIDATING, metadata, [as_json(each, validating) for each in _registered(VALIDATORS, options)]),
     )
+
+
+def _registered(webhooks: Iterable[RegisteredWebhook], options: RegistrationOptions) -> Iterator[RegisteredWebhook]:
+    return (each for each in webhooks if each.is_of_services or not options.services_only)
 
 
 def _widened(condition: dict[str, str], options: RegistrationOptions) -> dict[str, str]:
     return _KAVIP_OR_EXTERNAL_IPS if condition is _KAVIP and options.external_ips == "all" else condition
 
 
-def _configuration(kind: str, name: str, webhooks: list[dict[str, Any]]) -> Configuration:
+def _configuration(kind: str, metadata: dict[str, Any], webhooks: list[dict[str, Any]]) -> Configuration:
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": kind,
-        "metadata": {"name": name},
+        "metadata": metadata,
         "webhooks": webhooks,
     }
 

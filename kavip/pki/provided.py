@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Final
 
 from cryptography import x509
 
@@ -12,10 +13,13 @@ from kavip.pki.certificates import KeyPair
 from kavip.pki.trustbundle import parse_bundle, unexpired
 from kavip.pki.verification import is_trusted, serving_error
 
+OLM_BUNDLE: Final = "olmCAKey"
+"""The key under which OLM writes the CA, in place of ``ca.crt``."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProvidedCertificate:
-    """A certificate that can be served, and the unexpired *cas* of ``ca.crt``."""
+    """A certificate that can be served, and the unexpired *cas* of ``ca.crt``, or of OLM's key."""
 
     leaf: KeyPair
     cas: tuple[x509.Certificate, ...] = ()
@@ -38,7 +42,8 @@ def read_secret(secret: Secret, host: str, now: datetime) -> ProvidedCertificate
     if problem := serving_error(leaf.certificate, host, now):
         return problem
     leaf = replace(leaf, chain=tuple(unexpired(leaf.chain, now)))
-    return ProvidedCertificate(leaf, tuple(unexpired(parse_bundle(data.get(BUNDLE, b"")), now)))
+    bundle = data.get(BUNDLE) or data.get(OLM_BUNDLE, b"")
+    return ProvidedCertificate(leaf, tuple(unexpired(parse_bundle(bundle), now)))
 
 
 def trust_error(found: ProvidedCertificate) -> str:

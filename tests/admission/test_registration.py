@@ -81,6 +81,18 @@ def test_a_url_replaces_the_service() -> None:
     }
 
 
+def test_under_olm_only_service_webhooks_are_registered() -> None:
+    """OLM registers the others; the labels are those by which it deletes what belongs to a version."""
+    client, options = (
+        registration.ServiceClientConfig("ns", "hook"),
+        registration.RegistrationOptions(services_only=True),
+    )
+    found = registration.configurations("kavip", client, namespace="ns", labels={"a": "b"}, options=options)
+    assert [each["metadata"] for each in found] == [{"name": "kavip", "labels": {"a": "b"}}] * 2
+    assert {tuple(each["rules"][0]["resources"]) for one in found for each in one["webhooks"]} == {("services",)}
+    assert all(each["matchConditions"] for one in found for each in one["webhooks"])
+
+
 def test_the_ca_bundle_is_omitted_in_a_cluster() -> None:
     """kavip writes ``caBundle`` with its own field manager."""
     assert not any("caBundle" in webhook["clientConfig"] for webhook in configured().values())

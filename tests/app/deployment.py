@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -256,14 +256,14 @@ class Deployment:
 
 
 @contextmanager
-def running(programs: Programs, state: Path) -> Iterator[Deployment]:
-    """A deployment in *state*, removed at the end."""
+def running(programs: Programs, state: Path, *, components: Sequence[str] = ()) -> Iterator[Deployment]:
+    """A deployment in *state*, removed at the end; *components* of the control plane run beside the API server."""
     machine = Machine("site", state / "site")
     machine.start()
     try:
         run(machine.command("ip", "address", "add", f"{ADDRESS}/24", "dev", "lo"))
         address = Address(ADDRESS, 6443, 2379, 2380)
-        with ControlPlane(programs, state, address=address, place=machine) as plane:
+        with ControlPlane(programs, state, address=address, place=machine, components=components) as plane:
             yield Deployment(programs, machine, plane, state)
     finally:
         machine.stop()

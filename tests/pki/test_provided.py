@@ -177,6 +177,15 @@ def test_a_ca_must_lead_to_the_certificate() -> None:
         assert bool(expected) is bool(error)
 
 
+def test_olm_writes_the_ca_under_a_key_of_its_own() -> None:
+    """``ca.crt`` wins."""
+    found = provided.read_secret(secret_of(LEAF, olmCAKey=CA.certificate_pem), HOST, NOW)
+    assert isinstance(found, ProvidedCertificate)
+    assert found.cas == (CA.certificate,)
+    other = secret_of(LEAF, ca=CA.certificate_pem, olmCAKey=b"garbage")
+    assert provided.read_secret(other, HOST, NOW) == found
+
+
 def test_the_chain_is_served_with_the_certificate() -> None:
     """An API server that trusts only the root needs the intermediate certificate."""
     intermediate = issued(CA, NOW, is_authority=True, hosts=(), purpose=None)

@@ -23,13 +23,14 @@ Rights = set[tuple[str, str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule: who holds it where, and for which chart values."""
+    """One rule: who holds it where, and for which chart values; *only*: not in the chart."""
 
     accounts: tuple[str, ...]
     scope: str
     when: dict[str, list[str]]
     names: tuple[str, ...]
     rights: frozenset[tuple[str, str, str]]
+    only: str
 
 
 def rules() -> list[Rule]:
@@ -45,10 +46,11 @@ def _rule(
     resources: list[str],
     verbs: list[str],
     when: dict[str, list[str]] | None = None,
+    only: str = "",
     resourceNames: list[str] | None = None,  # noqa: N803 - the same
 ) -> Rule:
     rights = frozenset((group, resource, verb) for group in apiGroups for resource in resources for verb in verbs)
-    return Rule(tuple(accounts), scope, when or {}, tuple(resourceNames or ()), rights)
+    return Rule(tuple(accounts), scope, when or {}, tuple(resourceNames or ()), rights, only)
 
 
 def held(account: str, *scopes: str, values: dict[str, str] = DEFAULTS) -> Rights:
@@ -62,7 +64,11 @@ def held(account: str, *scopes: str, values: dict[str, str] = DEFAULTS) -> Right
 
 
 def _applies(rule: Rule, values: dict[str, str]) -> bool:
-    return LISTED.isdisjoint(rule.names) and all(values[path] in wanted for path, wanted in rule.when.items())
+    return (
+        not rule.only
+        and LISTED.isdisjoint(rule.names)
+        and all(values[path] in wanted for path, wanted in rule.when.items())
+    )
 
 
 def of_roles(roles: Collection[dict[str, Any]]) -> Rights:

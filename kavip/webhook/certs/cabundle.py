@@ -4,7 +4,7 @@ from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from cryptography import x509
@@ -145,13 +145,18 @@ class CABundleConfigMap:
 
 @dataclass(frozen=True, slots=True)
 class WebhookRegistrar:
-    """Writes both webhook configurations completely: kavip runs outside the cluster, and has a URL."""
+    """
+    Writes both webhook configurations completely.
+
+    That is for a kavip outside the cluster, which has a URL, and for one that OLM runs.
+    """
 
     client: Client
     name: str
-    client_config: registration.URLClientConfig
+    client_config: registration.ClientConfig
     namespace: str
     options: registration.RegistrationOptions = registration.DEFAULTS
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def awaited(self) -> str:
@@ -167,7 +172,12 @@ class WebhookRegistrar:
         bundle = list(merge(await self.published()))
         text = b64encode(encode_pem(bundle)).decode()
         wanted = registration.configurations(
-            self.name, self.client_config, namespace=self.namespace, ca_bundle=text, options=self.options
+            self.name,
+            self.client_config,
+            namespace=self.namespace,
+            ca_bundle=text,
+            labels=self.labels,
+            options=self.options,
         )
         for resource, body in zip(CONFIGURATIONS, wanted, strict=True):
             await self.client.apply(resource, self.name, body, force=True)

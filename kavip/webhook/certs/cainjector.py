@@ -25,8 +25,9 @@ from kavip.names import Reason
 from kavip.pki import cabundleconfigmap
 from kavip.pki.trustbundle import UnknownCAs
 from kavip.settings import Settings
-from kavip.webhook.certs.cabundle import CABundleInjector, Publisher
+from kavip.webhook.certs.cabundle import Publisher
 from kavip.webhook.certs.selfsigned import RECONCILE_SECONDS, RETRY_SECONDS, Clock, EmitEvent, Wait
+from kavip.webhook.certs.source import publisher_of
 from kavip.webhook.certs.watch import CertificateWatch
 
 REPORTER: Final = f"{names.KAVIP_GROUP}/controller"
@@ -112,8 +113,7 @@ async def inject(client: Client, settings: Settings) -> None:
         )
         events.emit(Note(about, reason, text, action="InjectCABundle", severity="Warning"))
 
-    publisher = CABundleInjector(client, settings.webhook_configuration)
-    injector = CAInjector(read, publisher, key=key, emit_event=emit_event, wait=watch.wait)
+    injector = CAInjector(read, publisher_of(client, settings), key=key, emit_event=emit_event, wait=watch.wait)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(watch.run(), name="CA injector watch")
         tasks.create_task(events.run(), name="CA injector events")

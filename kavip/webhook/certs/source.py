@@ -15,6 +15,7 @@ from kavip.kube.resources import ENDPOINT_SLICES, SECRETS
 from kavip.names import Reason
 from kavip.pki.certificates import KeyPair
 from kavip.settings import Settings
+from kavip.webhook.certs import olm
 from kavip.webhook.certs.cabundle import CABundleConfigMap, CABundleInjector, Publisher, WebhookRegistrar
 from kavip.webhook.certs.provided import InjectedTrust, ProvidedCertificates, PublishedTrust, TrustManager
 from kavip.webhook.certs.selfsigned import DynamicAuthority, EmitEvent, no_replicas
@@ -58,7 +59,7 @@ def certificate_source(
     mode = settings.certs_mode
     secret = f"{settings.namespace}/{names.CA_SECRET_NAME if mode == 'self' else settings.certs_secret}"
     watch = CertificateWatch(client, SECRETS, secret, configuration=settings.webhook_configuration)
-    publisher = _publisher(client, settings) if publishes else _handover(client, settings)
+    publisher = publisher_of(client, settings) if publishes else _handover(client, settings)
     events = Events(client, reporter=REPORTER, instance=settings.replica)
     emit_event, hosts = _event_emitter(events, secret), _hosts(settings)
     manager: CertificateManager
@@ -105,12 +106,19 @@ def _handover(client: Client, settings: Settings) -> Publisher:
     return CABundleConfigMap(client, f"{settings.namespace}/{names.CA_CONFIGMAP_NAME}", settings.webhook_configuration)
 
 
-def _publisher(client: Client, settings: Settings) -> Publisher:
-    if not settings.webhook_url:
-        return CABundleInjector(client, settings.webhook_configuration)
-    client_config = registration.URLClientConfig(settings.webhook_url)
+def publisher_of(client: Client, settings: Settings) -> Publisher:
+    """How kavip makes the API server trust a bundle."""
+    name, namespace = settings.webhook_configuration, settings.namespace
     options = registration.RegistrationOptions(external_ips=settings.external_ips_scope)
-    return WebhookRegistrar(client, settings.webhook_configuration, client_config, settings.namespace, options)
+    client_config: registration.ClientConfig
+    if settings.webhook_url:
+        client_config = registration.URLClientConfig(settings.webhook_url)
+        return WebhookRegistrar(client, name, client_config, namespace, options)
+    if settings.olm_owner:
+        client_config = registration.ServiceClientConfig(namespace, settings.webhook_service)
+        labels = olm.owner_labels(settings.olm_owner, namespace)
+        return WebhookRegistrar(client, name, client_config, namespace, replace(options, services_only=True), labels)
+    return CABundleInjector(client, name)
 
 
 def _hosts(settings: Settings) -> Sequence[str]:
