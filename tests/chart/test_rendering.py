@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import yaml
 
 from hack.testbed.place import run
 from hack.testbed.programs import Programs
@@ -278,6 +279,15 @@ class TestRendering:
         policy = json.dumps(manifests.only(objects, "ValidatingAdmissionPolicy", "kavip-values"))
         assert 'object.metadata.name in [\\"lan\\"]' in policy
         assert 'object.metadata.name in [\\"kavip/edge\\",\\"web/edge\\"]' in policy
+
+    def test_the_values_for_k3s_make_a_pool_and_a_group(self, helm: Helm) -> None:
+        """The manifest of the page has the values of the chart as text."""
+        text = (manifests.ROOT / "docs" / "howto" / "values.md").read_text()
+        manifest = text.partition("apiVersion: helm.cattle.io/v1")[2].partition("```")[0]
+        values = yaml.safe_load(yaml.safe_load(manifest)["spec"]["valuesContent"])
+        objects = rendered(helm, *(f"{key}={json.dumps(value)}" for key, value in values.items()))
+        data = manifests.only(objects, "ConfigMap", names.VALUES_CONFIGMAP_NAME)["data"]
+        assert [each.key for each in chartvalues.read(data[names.VALUES_KEY])] == ["lan", "kavip/edge"]
 
     @pytest.mark.parametrize("values", ["{}", '{"pools":null,"groups":null}'], ids=["empty", "of an older release"])
     def test_without_pools_and_groups_kavip_may_write_none(self, helm: Helm, values: str) -> None:
