@@ -86,7 +86,7 @@ test-release: ## make a release twice and compare; run, install and verify it, w
 	@$(RUN) pytest -m release --timing tests/release
 
 release: ## make dist/ for VERSION=1.0.0, for REGISTRY=registry.example/team; COSIGN_KEY=FILE signs it (root)
-	@$(RUN) python -m hack.release build $(VERSION) $(if $(REGISTRY),--registry $(REGISTRY))
+	@$(RUN) python -m hack.release build $(VERSION) $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(REPLACES),--replaces $(REPLACES))
 
 publish: ## push image and chart of dist/ to REGISTRY=registry.example/team; COSIGN_KEY=FILE signs them
 	@$(RUN) python -m hack.release publish $(REGISTRY)

@@ -29,6 +29,7 @@ def main() -> None:
 @click.option("--registry", default="localhost", show_default=True, help="Where image and chart will be.")
 @click.option("--url", default="", help="Where the files of dist/ will be, for krew. [https://REGISTRY/VERSION]")
 @click.option("--arch", "architectures", multiple=True, help="[amd64 and arm64]")
+@click.option("--replaces", default="", help="For OLM: the ClusterServiceVersion before this one, as kavip.v0.9.0.")
 @click.option("--unlocked", is_flag=True, help="Accept Debian packages that differ from requirements/debian-*.txt.")
 @DIST
 @KEY
@@ -41,6 +42,7 @@ def build(
     dist: Path,
     key: str,
     *,
+    replaces: str,
     unlocked: bool,
 ) -> None:
     """Write the release of VERSION to dist/."""
@@ -52,6 +54,7 @@ def build(
             architectures=architectures or tuple(foreign.ARCHITECTURES),
             url=url or f"https://{registry}/{version}",
             key=key,
+            replaces=replaces,
             locked=not unlocked,
         )
     if registry == "localhost":

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from hack.release import chart, image, manifests, notes, plugin, sbom, signature
+from hack.release import chart, image, manifests, notes, olm, plugin, sbom, signature
 from hack.release.source import Source
 from hack.testbed.errors import TestbedError
 
@@ -34,15 +34,28 @@ def package_of(version: str) -> str:
     return f"kavip-{version}.tgz"
 
 
+def olm_of(version: str) -> str:
+    """The file name of the bundle and the catalog for OLM."""
+    return f"kavip-olm-{version}.tar.gz"
+
+
 def build(
-    source: Source, out: Path, *, registry: str, architectures: Sequence[str], url: str, key: str = "", locked: bool
+    source: Source,
+    out: Path,
+    *,
+    registry: str,
+    architectures: Sequence[str],
+    url: str,
+    key: str = "",
+    replaces: str = "",
+    locked: bool,
 ) -> None:
     """
     Write a release to *out*, which is made anew.
 
     *registry*: where image and chart will be, such as ``registry.example/team``. *url*: where the files will be. *key*:
-    the private key of cosign that signs the checksums; without one, nothing is signed. *locked*: refuse Debian
-    packages that differ from the locks.
+    the private key of cosign that signs the checksums; without one, nothing is signed. *replaces*: the
+    ClusterServiceVersion of the release before. *locked*: refuse Debian packages that differ from the locks.
     """
     if out.exists():
         if any(out.iterdir()) and not (out / SUMS).exists():
@@ -57,7 +70,7 @@ def build(
         chart.package(source, package, repository=repository, digest=digest)
         chart_digest = chart.write(source, package, out / chart_of(source.version), Path(work, "chart"))
     manifests.write(source, out / INSTALL, repository=repository, digest=digest)
-    # an OLM bundle goes here: it needs `repository`, `digest` and chart.related()
+    olm.write(source, out / olm_of(source.version), repository=repository, digest=digest, replaces=replaces)
     programs = plugin.write(source, out)
     sums = {platform: sum_of(path) for platform, path in programs.items()}
     (out / KREW).write_text(plugin.krew_manifest(source, sums, url=url))

@@ -57,8 +57,8 @@ CLUSTER = (
     "helm",
 )
 """What a cluster consists of, and what installs a chart on it."""
-TESTS = (*CLUSTER, "metallb", "coredns")
-"""What the tests use besides: another controller that assigns addresses, and cluster DNS."""
+TESTS = (*CLUSTER, "metallb", "coredns", "olm")
+"""What the tests use besides: another controller that assigns addresses, cluster DNS, OLM's checks of a bundle."""
 MIGRATION = (*CLUSTER, "metallb", "metallb-speaker", "traefik")
 """What `make test-migration` uses: the load balancer from which Services come, and a Gateway controller."""
 _CODE: tuple[ModuleType, ...] = (golang,)

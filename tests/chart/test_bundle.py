@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -115,6 +116,27 @@ def test_descriptors_name_fields(csv: dict[str, Any]) -> None:
         for part in ("spec", "status"):
             paths = [each["path"] for each in owned.get(f"{part}Descriptors", [])]
             assert {*paths} <= {*properties[part]["properties"]}
+
+
+def test_olm_finds_no_fault(built: dict[str, str], programs: Programs, tmp_path: Path) -> None:
+    """Its own code and the rules of OperatorHub report neither an error nor a warning; a fault is an error."""
+    for path, text in built.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    command = [programs["olm"], str(tmp_path / "bundle"), str(tmp_path / "catalog")]
+    assert run(command).stdout == ""
+    csv = tmp_path / "bundle/manifests/kavip.clusterserviceversion.yaml"
+    csv.write_text(csv.read_text().replace("categories: Networking", "categories: Nonsense"))
+    assert '"Nonsense" is not in the set of standard categories' in run(command, check=False).stdout
+
+
+def test_the_rules_of_scorecard_hold(csv: dict[str, Any]) -> None:
+    """Scorecard wants resources for each kind, and a descriptor for each field that an example sets."""
+    kinds = {each["kind"]: each for each in csv["spec"]["customresourcedefinitions"]["owned"]}
+    assert all(each["resources"] for each in kinds.values())
+    for example in json.loads(csv["metadata"]["annotations"]["alm-examples"]):
+        described = {each["path"] for each in kinds[example["kind"]]["specDescriptors"]}
+        assert {*example["spec"]} <= described
 
 
 def test_the_catalog_leads_to_the_bundle(built: dict[str, str], csv: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from typing import IO, Any
 import pytest
 import yaml
 
-from hack.release import chart, notes, plugin, sbom, source, tarball
+from hack.release import chart, notes, olm, plugin, sbom, source, tarball
 from hack.release.oci import Layout
 from hack.release.source import Source
 from hack.testbed.errors import TestbedError
@@ -150,6 +150,26 @@ def test_the_chart_names_the_image_by_digest(checkout: Source, tmp_path: Path) -
     assert (values["image"]["repository"], values["image"]["digest"]) == ("registry.example/team/kavip", DIGEST)
     listed = yaml.safe_load(metadata["annotations"]["artifacthub.io/images"])
     assert listed == [{"name": "kavip", "image": f"registry.example/team/kavip@{DIGEST}"}]
+
+
+@pytest.mark.chart
+def test_the_bundle_for_olm_is_that_of_the_release(tmp_path: Path) -> None:
+    """It has the version and the image by digest, also after the chart has got both, and is equal in each build."""
+    repository, written = "registry.example/team/kavip", [tmp_path / "1", tmp_path / "2"]
+    with source.export(VERSION) as found:
+        chart.package(found, tmp_path / "chart", repository=repository, digest=DIGEST)
+        for out in written:
+            olm.write(found, out, repository=repository, digest=DIGEST, replaces="kavip.v0.9.0")
+    assert written[0].read_bytes() == written[1].read_bytes()
+    with tarfile.open(written[0]) as files:
+        csv, catalog = (
+            list(yaml.safe_load_all(files.extractfile(name) or b""))
+            for name in ("bundle/manifests/kavip.clusterserviceversion.yaml", "catalog/kavip/catalog.yaml")
+        )
+    assert csv[0]["metadata"]["name"] == f"kavip.v{VERSION}"
+    assert (csv[0]["spec"]["version"], csv[0]["spec"]["replaces"]) == (VERSION, "kavip.v0.9.0")
+    assert csv[0]["spec"]["relatedImages"] == [{"name": "kavip", "image": f"{repository}@{DIGEST}"}]
+    assert catalog[-1]["image"] == f"{repository}-bundle:{VERSION}"
 
 
 def test_the_manifest_for_krew_has_an_archive_for_each_platform(checkout: Source) -> None:

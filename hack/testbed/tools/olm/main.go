@@ -21,7 +21,15 @@ func main() {
 	if err != nil {
 		report("error:", err)
 	} else {
-		for _, result := range validation.DefaultBundleValidators.Validate(bundle.ObjectsToValidate()...) {
+		// what `operator-sdk bundle validate --select-optional name=operatorhub` adds, and the rules of good practice
+		validators := validation.DefaultBundleValidators.WithValidators(
+			validation.OperatorHubV2Validator,
+			validation.StandardCapabilitiesValidator,
+			validation.StandardCategoriesValidator,
+			validation.ObjectValidator,
+			validation.GoodPracticesValidator,
+		)
+		for _, result := range validators.Validate(bundle.ObjectsToValidate()...) {
 			for _, each := range result.Warnings {
 				report("warning:", each)
 			}
