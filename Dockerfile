@@ -2,8 +2,8 @@
 #
 #   docker build --tag registry.example/kavip:0.1.0 .
 #
-# BASE needs Python 3.11 or later with pip, on Debian; keepalived is installed where it has none. Name it by digest for
-# builds that can be repeated: --build-arg BASE=docker.io/library/python:3.13-slim-trixie@sha256:...
+# BASE needs Python 3.11 or later with pip, on Debian; keepalived and nftables are installed where it has none. Name it
+# by digest for builds that can be repeated: --build-arg BASE=docker.io/library/python:3.13-slim-trixie@sha256:...
 # LOCKED=1 refuses Debian packages that differ from requirements/debian-ARCHITECTURE.txt; else the build prints them.
 # PIP_ARGS says where pip finds the wheels: the testbed mounts them and passes "--no-index --find-links /wheels".
 ARG BASE=docker.io/library/python:3.13-slim-trixie
@@ -11,11 +11,12 @@ FROM ${BASE}
 ARG BASE
 ARG PIP_ARGS=""
 
-# 2.3.3 on trixie, and the CAs that health checks believe by default. No recommended packages: snmp and the like have
-# no place here.
-RUN command -v keepalived >/dev/null || { \
+# 2.3.3 on trixie, nft for the routing of replies, and the CAs that health checks believe by default. No recommended
+# packages: snmp and the like have no place here.
+RUN { command -v keepalived && command -v nft; } >/dev/null || { \
       apt-get update -qq && \
-      DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends ca-certificates keepalived && \
+      DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends \
+        ca-certificates keepalived nftables && \
       rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/ldconfig/* /var/log/*; \
     }
 

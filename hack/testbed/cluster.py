@@ -114,6 +114,11 @@ class Cluster:
         """End everything; the files stay until the run is removed."""
         self._segment.stop()  # the control plane runs in one of its machines
 
+    @property
+    def segment(self) -> Segment:
+        """The machines and their network."""
+        return self._segment
+
     def kubectl(
         self, *args: str, input: str | None = None, check: bool = True, kubeconfig: Path | None = None
     ) -> Result:

@@ -13,7 +13,7 @@ from hack.testbed.place import build_environment, run
 SUITE = "trixie"
 PYTHON = "3.13"
 """The Python of that release."""
-PACKAGES = ("python3", "python3-pip", "python3-venv", "keepalived", "iproute2", "ca-certificates")
+PACKAGES = ("python3", "python3-pip", "python3-venv", "keepalived", "iproute2", "nftables", "ca-certificates")
 KEYRING = debian.PACKAGES["debian-archive-keyring"]  # Debian's own keys, whichever mirror is used
 _REMOVED = (
     "usr/share/doc",

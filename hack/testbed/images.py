@@ -2,7 +2,7 @@
 
 pause   holds a pod's namespaces
 web     a web server that answers with the name of its pod
-base    Debian with Python and keepalived: replaces the official Python image below kavip's own
+base    Debian with Python, keepalived and nftables: replaces the official Python image below kavip's own
 kavip   any Dockerfile of the checkout, on the base image, with wheels that pip fetched on this machine
 """
 

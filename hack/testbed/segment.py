@@ -136,6 +136,24 @@ class Segment:
         """Lose every frame from and to a host, whose link stays up: a failure further away."""
         run(self.bridge.command("bridge", "link", "set", "dev", _port(host), "state", "0"))
 
+    def add_bridge(self, name: str) -> None:
+        """Add another network beside the segment, for cards that are plugged in with `plug`."""
+        _ip(self.bridge, [f"link add {name} type bridge mcast_snooping 0", f"link set {name} up"])
+
+    def plug(self, host: Machine, card: str, *, bridge: str, addresses: Iterable[str] = ()) -> None:
+        """Put the network card `card` into a host, with its cable in a bridge."""
+        made = [f"link add {card}-{host.name} type veth peer name {card} netns {host.init}"]
+        _ip(self.bridge, [*made, f"link set {card}-{host.name} master {bridge} up"])
+        _ip(host, [f"link set {card} up", *(f"addr add {each} dev {card} nodad" for each in addresses)])
+
+    def unplug(self, host: Machine, card: str) -> None:
+        """Take out a card of `plug`."""
+        _ip(self.bridge, [f"link del {card}-{host.name}"])
+
+    def set_link(self, host: Machine, card: str, state: str) -> None:
+        """Set the port of the switch `up` or `down`; the host sees the link of its card change."""
+        _ip(self.bridge, [f"link set {card}-{host.name} {state}"])
+
     def reconnect(self, host: Host) -> None:
         """End a `disconnect` or a `silence`; the bridge forwards on the port after the kernel has seen the link."""
         _ip(self.bridge, [f"link set {_port(host)} up"])
