@@ -27,7 +27,7 @@ from hack.testbed.process import Process
 from hack.testbed.segment import Host, Segment
 from kavip import names
 from kavip.api.address import parse_address
-from kavip.api.agent import DetectionConfig
+from kavip.api.agentconfig import DetectionConfig
 from kavip.reconcile.group.manifests import config_map
 from kavip.reconcile.rollout.configmap import PublishedRevisions, Revision, settings_of
 from kavip.vrrp.config import render

@@ -23,7 +23,7 @@ from hack.testbed import runs
 from hack.testbed.segment import Segment
 from kavip.agent.health.endpoints import LocalEndpoints
 from kavip.agent.keepalived.trackfiles import TrackFiles
-from kavip.api.agent import LocalTrack
+from kavip.api.agentconfig import LocalTrack
 from tests.transitions.healthports import HealthPorts
 from tests.transitions.livegroup import LiveGroup, group
 from tests.transitions.recording import record

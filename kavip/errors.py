@@ -12,6 +12,7 @@ input and for I/O::
     ├── LeaseLost              the lease could not be renewed in time
     ├── CachesStale            a new leader cannot refresh its caches; another replica shall lead
     ├── QueueClosed            the work queue was shut down; its workers end
+    ├── NftablesFailed         a node's nft cannot read or change its tables
     └── ApiError               an error of the API server, or no answer
         ├── NotFound           404
         ├── Conflict           409, an old resourceVersion or a field of another manager
@@ -66,6 +67,10 @@ class CachesStale(KavipError):
 
 class QueueClosed(KavipError):
     """The work queue was shut down."""
+
+
+class NftablesFailed(KavipError):
+    """The program ``nft`` of a node cannot read or change tables. The message is its first line."""
 
 
 class ApiError(KavipError):

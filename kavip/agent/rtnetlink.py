@@ -95,16 +95,17 @@ def changes(messages: bytes) -> Iterator[NetworkChange]:
             return
         body = messages[at + _MESSAGE.size : at + length]
         at += _aligned(length)
-        if kind in _LINKS and (name := _attributes(body, _LINK_BODY).get(_IFLA_IFNAME)):
+        if kind in _LINKS and (name := attributes(body, _LINK_BODY).get(_IFLA_IFNAME)):
             yield NetworkChange(interface=name.rstrip(b"\0").decode(errors="replace"))
         if kind in _ADDRESSES and body[_SCOPE] != _LINK_SCOPE:
-            found = _attributes(body, _ADDRESS_BODY)
+            found = attributes(body, _ADDRESS_BODY)
             if address := found.get(_IFA_LOCAL) or found.get(_IFA_ADDRESS):
                 index = int.from_bytes(body[_INDEX], sys.byteorder)
                 yield NetworkChange(address=str(ip_address(address)), index=index, is_gone=kind == _GONE)
 
 
-def _attributes(body: bytes, at: int) -> dict[int, bytes]:
+def attributes(body: bytes, at: int) -> dict[int, bytes]:
+    """The attributes of a message, by type, from the offset *at*; what is malformed ends them."""
     found = {}
     while at + _ATTRIBUTE.size <= len(body):
         length, kind = _ATTRIBUTE.unpack_from(body, at)

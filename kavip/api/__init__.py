@@ -11,7 +11,8 @@ what a field means stands in the CRDs.
 * :mod:`~kavip.api.access`, :mod:`~kavip.api.event`, :mod:`~kavip.api.lease`, :mod:`~kavip.api.registration`,
   :mod:`~kavip.api.review`: access reviews, Events, Leases, webhook configurations, admission reviews;
 * :mod:`~kavip.api.rawobject`: the object of an admission review, counted before it is decoded;
-* :mod:`~kavip.api.agent`: ``agent.json`` and ``/state``, which the controller and the agents exchange;
+* :mod:`~kavip.api.agentconfig`, :mod:`~kavip.api.agent`: ``agent.json`` and ``/state``, which the controller and the
+  agents exchange; :mod:`~kavip.api.returnroute`: the marks and routing tables by which nodes lead replies back;
 * :mod:`~kavip.api.address`, :mod:`~kavip.api.instant`, :mod:`~kavip.api.naming`, :mod:`~kavip.api.selector`: single
   values: addresses, timestamps, names, label selectors; :mod:`~kavip.api.spans`: sets of addresses;
 * :mod:`~kavip.api.metallb`, :mod:`~kavip.api.kubevip`: what users of other load balancers write;

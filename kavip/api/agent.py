@@ -1,9 +1,8 @@
 """
-What the controller and the agents of the nodes exchange: ``agent.json`` in the group's ConfigMap, and ``/state``.
+``/state``: what the agents of the nodes report to the controller.
 
-Both ends use these types. Versions mix during a roll-out, and with ``agentImage`` for years. So no field is removed or
-changes its meaning; both ends ignore unknown fields, and missing ones have defaults. Sizes of ``/state`` are bounded: a
-node may be compromised, and what it reports is stored in conditions.
+As with ``agent.json`` (:mod:`kavip.api.agentconfig`), both ends use these types. Sizes are bounded: a node may be
+compromised, and what it reports is stored in conditions.
 """
 
 import re
@@ -13,7 +12,6 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 from msgspec import Meta
 
-from kavip.api.group import Check
 from kavip.api.meta import Wire, field
 from kavip.names import MAX_ROUTER_ID
 
@@ -36,100 +34,6 @@ _Name = Annotated[str, Meta(max_length=400)]  # as in status.instances, and so i
 _Word = Annotated[str, Meta(max_length=32)]
 
 
-# --- agent.json -------------------------------------------------------------------------------------------------------
-class LocalTrack(Wire, frozen=True):
-    """
-    ``locals[]``: what the track file *track* follows: whether a Service with ``externalTrafficPolicy: Local`` answers.
-
-    kube-proxy's health port *port* says so on each node; for a Service without such a port it answers on *nodes*.
-    """
-
-    track: str
-    port: int = 0
-    nodes: tuple[str, ...] = ()
-
-
-class DetectionConfig(Wire, frozen=True):
-    """
-    ``conflictDetection``: which VIPs another machine on the LAN may have, and which machines are nodes.
-
-    *probe*: the VIPs that no published text had before, as spans (:mod:`kavip.api.spans`): a node asks the LAN before
-    it loads one. *off*: the VIPs for which no node asks or listens. *hardware_addresses*: of the nodes.
-    """
-
-    probe: tuple[str, ...] = ()
-    off: tuple[str, ...] = ()
-    hardware_addresses: tuple[str, ...] = ()
-
-
-class RevisionConfig(Wire, frozen=True):
-    """
-    What belongs to one keepalived text.
-
-    *password* is the file below the folder of all passwords: key *secret_key* of Secret *secret*. *renewals* counts how
-    often all nodes have switched to another content of that key. *renewed*: the text runs with the content that is
-    mounted now, whichever the nodes run.
-    """
-
-    config_hash: str
-    interface_from_ip: str = field(name="interfaceFromIP", default="")
-    secret: str = ""
-    secret_key: str = ""
-    password: str = ""
-    renewals: int = 0
-    renewed: bool = False
-
-
-class AgentConfig(RevisionConfig, frozen=True):
-    """
-    ``agent.json``: what the agent needs in addition to keepalived's text.
-
-    *next* is the text that all nodes switch to at *switch_at*; *next_hash* names it. *static*: a static pod, without a
-    controller. The controller reads its own record back: *tries* and *blame* of switches that were called off, and
-    *leads* of a take-over from keepalived-operator. Without *conflict_detection* agents neither ask nor listen.
-    """
-
-    group: str = ""
-    authentication: bool = False
-    static: bool = False
-    next: RevisionConfig | None = None
-    next_hash: str = ""
-    switch_at: str = ""
-    tries: int = 0
-    blame: str = ""
-    leads: tuple[str, ...] = ()
-    checks: tuple[Check, ...] = ()
-    locals: tuple[LocalTrack, ...] = ()
-    conflict_detection: DetectionConfig | None = None
-
-
-def encode_config(config: AgentConfig) -> str:
-    """The text of ``agent.json``: sorted, without defaults, the same for the same *config*."""
-    always = {"authentication": False, "interfaceFromIP": "", "switchAt": ""}
-    return msgspec.json.encode({**always, **_sparse(config)}, order="sorted").decode()
-
-
-def decode_config(text: str | bytes) -> AgentConfig | None:
-    """The content of ``agent.json``; None if *text* is not one."""
-    try:
-        return msgspec.json.decode(text, type=AgentConfig)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
-
-
-def _sparse(value: msgspec.Struct) -> dict[str, object]:
-    """*value* without defaults; msgspec compares by identity, so it keeps an empty string that was decoded."""
-    found = ((each, getattr(value, each.name)) for each in msgspec.structs.fields(value))
-    return {each.encode_name: _plain(content) for each, content in found if content != each.default}
-
-
-def _plain(content: object) -> object:
-    if isinstance(content, tuple):
-        return [_plain(each) for each in content]
-    return _sparse(content) if isinstance(content, msgspec.Struct) else content
-
-
-# --- /state -----------------------------------------------------------------------------------------------------------
 class ProblemCode(StrEnum):
     """What is wrong on a node, for programs; its message is for people."""
 
@@ -164,6 +68,10 @@ class ProblemCode(StrEnum):
     STRICT_ARP_OFF = "StrictARPOff"
     ADDRESS_CONFLICT = "AddressConflict"
     CONFLICTS_UNDETECTED = "ConflictsUndetected"
+    RETURN_ROUTE_INVALID = "ReturnRouteInvalid"
+    RETURN_ROUTE_FAILED = "ReturnRouteFailed"
+    ROUTING_TABLE_IN_USE = "RoutingTableInUse"
+    REQUESTS_FILTERED = "RequestsFiltered"
     AGENT_FAILED = "AgentFailed"
 
     @classmethod
@@ -228,7 +136,11 @@ class InstanceReport(Wire, frozen=True, gc=False, omit_defaults=False):
 
 
 class ExcludedReport(Wire, frozen=True, gc=False, omit_defaults=False):
-    """``leftOut[]``: one instance that does not run as it is wanted; *kept*: it runs on as it last ran."""
+    """
+    ``leftOut[]``: one instance that does not run as it is wanted; *kept*: it runs on as it last ran.
+
+    *interface*: the one that the node lacks; "": the cause is another one.
+    """
 
     name: str
     reason: str = ""
@@ -236,6 +148,7 @@ class ExcludedReport(Wire, frozen=True, gc=False, omit_defaults=False):
     kept: bool = False
     virtual_ips: tuple[str, ...] = field(name="virtualIPs", default=())
     code: ProblemCode = ProblemCode.NONE
+    interface: _Word = ""
 
 
 class CheckReport(Wire, frozen=True, omit_defaults=False):
@@ -281,7 +194,8 @@ class AgentState(Wire, frozen=True, kw_only=True, omit_defaults=False):
 
     *refused* and *refused_code*: why the wanted configuration does not run as a whole; *next_refused* and
     *next_refused_code*: why the node cannot switch to the next one. *note* holds the messages of *notes* in one text,
-    for a controller of 0.1.0.
+    for a controller of 0.1.0. *missing_interfaces*: those that the wanted and the next configuration name, and that the
+    node lacks. *routed_pools*: the pools whose replies it routes by their gateways.
     """
 
     node: str = ""
@@ -305,6 +219,8 @@ class AgentState(Wire, frozen=True, kw_only=True, omit_defaults=False):
     notes: _Many[NodeProblem] = ()
     hardware_addresses: Annotated[tuple[_Word, ...], Meta(max_length=MOST_HARDWARE)] = ()
     conflicts: Annotated[tuple[ConflictReport, ...], Meta(max_length=MOST_CONFLICTS)] = ()
+    missing_interfaces: _Many[_Word] = ()
+    routed_pools: _Many[_Name] = ()
 
 
 def decode_state(body: bytes) -> AgentState:

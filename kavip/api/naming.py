@@ -1,5 +1,5 @@
 """
-Validates the names of other objects that users write into a ``spec``.
+Validates the names of other objects, and of interfaces, that users write into a ``spec``.
 
 Without this, only the API server would refuse such a name, in the DaemonSet that kavip writes: long after ``kubectl
 apply``. The rules are those of https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ and of a
@@ -14,10 +14,18 @@ from kavip.api.refusal import Refusal
 from kavip.errors import BadInput
 from kavip.names import Reason
 
+INTERFACE: Final = re.compile(r"(?!lo$)[A-Za-z0-9][A-Za-z0-9._-]{0,14}")
+INTERFACE_REMEDY: Final = "want 1 to 15 letters, digits, '.', '_' or '-', beginning with a letter or digit, not lo"
+
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME: Final = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(\.{_LABEL})*")
 _KEY: Final = re.compile(r"(?!\.\Z|\.\.)[-._a-zA-Z0-9]{1,253}")
 _ANNOTATION: Final = re.compile(rf"((?=[^/]{{1,253}}/){_LABEL}(\.{_LABEL})*/)?[a-z0-9]([a-z0-9_.-]{{0,61}}[a-z0-9])?")
+
+
+def is_interface(text: str) -> bool:
+    """Whether *text* can be the name of an interface that holds VIPs or VRRP."""
+    return INTERFACE.fullmatch(text) is not None
 
 
 def check_name(name: str, field: str) -> Iterator[Refusal]:

@@ -1,5 +1,7 @@
 """``VIPPool``: addresses that kavip may hand out (fields: config/crd)."""
 
+from typing import NamedTuple
+
 from kavip import names
 from kavip.api.meta import Condition, LabelSelector, Metadata, Wire, field
 
@@ -9,6 +11,14 @@ class Reservation(Wire, frozen=True):
 
     address: str
     service: str
+
+
+class PoolRouting(Wire, frozen=True):
+    """``spec.routing``: replies leave by *gateway*, or *gateway_ipv6* for IPv6, which the nodes' *table* holds."""
+
+    gateway: str = ""
+    gateway_ipv6: str = field(name="gatewayIPv6", default="")
+    table: int = 0
 
 
 class PoolSpec(Wire, frozen=True):
@@ -26,6 +36,16 @@ class PoolSpec(Wire, frozen=True):
     cooldown_seconds: int = 0
     conflict_detection: str = names.PROBE
     max_per_namespace: int | None = None
+    interface: str = ""
+    routing: PoolRouting | None = None
+
+
+class PoolInterface(NamedTuple):
+    """The *interface* of the nodes that a *pool* names for its addresses; *is_routed*: it has ``spec.routing``."""
+
+    interface: str
+    pool: str
+    is_routed: bool
 
 
 class Usage(Wire, frozen=True, omit_defaults=False):

@@ -13,13 +13,12 @@ from ipaddress import ip_network
 from typing import Final
 
 from kavip.api.address import BITS, Address, read_address
+from kavip.api.naming import is_interface
 from kavip.vrrp.tokens import Tokens
 
 NUMBER: Final = re.compile(r"(?!-0\b)-?(0|[1-9][0-9]{0,9})(\.[0-9]{1,6})?")
-INTERFACE: Final = re.compile(r"(?!lo$)[A-Za-z0-9][A-Za-z0-9._-]{0,14}")
 COMMAND_WORD: Final = re.compile(r"[A-Za-z0-9_.:/+=,-]{1,128}")
 
-INTERFACE_REMEDY: Final = "want 1 to 15 letters, digits, '.', '_' or '-', beginning with a letter or digit, not lo"
 MOST_COMMAND: Final = 400
 """Characters of a program with its arguments: with its keyword it fits in one line (:data:`tokens.MAX_LINE`)."""
 _WIDEST: Final = {4: 8, 6: 16}
@@ -45,11 +44,6 @@ class Value:
 
     want: str
     read: Callable[[str, Tokens], Line | None]
-
-
-def is_interface(text: str) -> bool:
-    """Whether *text* can be the name of an interface that holds VIPs or VRRP."""
-    return INTERFACE.fullmatch(text) is not None
 
 
 def flag() -> Value:

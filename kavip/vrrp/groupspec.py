@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from kavip.api.address import parse_address
 from kavip.api.group import Check, GroupSpec, KeepalivedGroup
-from kavip.api.naming import check_annotations, check_key, check_name
+from kavip.api.naming import INTERFACE_REMEDY, check_annotations, check_key, check_name, is_interface
 from kavip.api.refusal import MAX_FINDINGS, Refusal
 from kavip.api.selector import check_labels, check_selector
 from kavip.errors import BadInput
 from kavip.names import DEFAULT_SEGMENT, MAX_ROUTER_ID, Reason
-from kavip.vrrp import grammar, keywords, openshift, routerids, targets, timing, verbatim, virtualips
+from kavip.vrrp import keywords, openshift, routerids, targets, timing, verbatim, virtualips
 from kavip.vrrp.drain import SIGNALS
 from kavip.vrrp.preference import MOST_TERMS, MOST_WEIGHT
 from kavip.vrrp.tracking import CHECK_NAME
@@ -86,8 +86,8 @@ def _name(name: str) -> Iterator[Refusal]:
 def _interfaces(spec: GroupSpec) -> Iterator[Refusal]:
     named = [("spec.interface", spec.interface), ("spec.vrrpInterface", spec.vrrp_interface or None)]
     for field, name in named:
-        if name is not None and not grammar.is_interface(name):
-            yield _refuse(field, name, grammar.INTERFACE_REMEDY)
+        if name is not None and not is_interface(name):
+            yield _refuse(field, name, INTERFACE_REMEDY)
     if spec.interface_from_ip:
         try:
             parse_address(spec.interface_from_ip, "spec.interfaceFromIP")
@@ -114,8 +114,8 @@ def _virtual_ips(spec: GroupSpec) -> Iterator[Refusal]:
     seen: dict[object, int] = {}
     for index, entry in enumerate(spec.virtual_ips or ()):
         field = f"spec.virtualIPs[{index}]"
-        if entry.interface and not grammar.is_interface(entry.interface):
-            yield _refuse(f"{field}.interface", entry.interface, grammar.INTERFACE_REMEDY)
+        if entry.interface and not is_interface(entry.interface):
+            yield _refuse(f"{field}.interface", entry.interface, INTERFACE_REMEDY)
         if entry.router_id is not None:
             yield from _pinned_id(spec, entry.router_id, f"{field}.routerID")
         try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kavip.api.address import Address, read_address
-from kavip.vrrp.grammar import is_interface
+from kavip.api.naming import is_interface
 
 _INSTANCE: Final = "vrrp_instance"
 _COMMENTS: Final = ("#", "!")

@@ -11,22 +11,18 @@ import pytest
 from kavip.api.agent import (
     SEPARATOR,
     AdvertErrors,
-    AgentConfig,
     AgentState,
     CheckReport,
     ExcludedReport,
     InstanceReport,
     KeepalivedReport,
     LocalReport,
-    LocalTrack,
     NodeProblem,
     ProblemCode,
     RefusedBy,
-    RevisionConfig,
-    decode_config,
     decode_state,
-    encode_config,
 )
+from kavip.api.agentconfig import AgentConfig, LocalTrack, RevisionConfig, decode_config, encode_config
 from kavip.api.group import CaFrom, Check
 from kavip.reconcile.observed.agent import counts_of, node_state
 from tests.api.released_0_1_0 import types as old

@@ -7,7 +7,7 @@ import pytest
 
 from hack.testbed import process
 from kavip import names
-from kavip.api.agent import DetectionConfig, decode_config
+from kavip.api.agentconfig import DetectionConfig, decode_config
 from kavip.reconcile.observed.strangers import strangers_of
 from tests.agent.conflicts.capture import captured
 from tests.agent.conflicts.stranger import having

@@ -13,15 +13,14 @@ from tests.reconcile.simulatedcluster import GROUP
 from tests.transitions.conftest import MakeLiveGroup
 from tests.transitions.livegroup import LiveGroup, group
 from tests.transitions.recording import record
+from tests.transitions.switches import published, switched
 from tests.transitions.test_switchover import (
     SECOND,
     SERVICES,
     VIPS,
     edited,
     mount_passwords,
-    published,
     started,
-    switched,
 )
 
 pytestmark = pytest.mark.netns

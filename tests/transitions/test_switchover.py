@@ -13,13 +13,14 @@ import pytest
 from hack.testbed import process
 from kavip.api.group import GroupVirtualIP, Instances, KeepalivedGroup, PasswordAuth, SecretRef
 from kavip.reconcile.rollout import switchover
-from kavip.reconcile.rollout.configmap import PublishedRevisions, read_published, settings_of
+from kavip.reconcile.rollout.configmap import PublishedRevisions
 from tests.agent.pod import PATIENCE
 from tests.reconcile.group.settledgroup import PROGRAMMED, condition
 from tests.reconcile.simulatedcluster import GROUP
 from tests.transitions.conftest import MakeLiveGroup
 from tests.transitions.livegroup import INTERVAL, LiveGroup, group, service
 from tests.transitions.recording import Recording, record
+from tests.transitions.switches import published, switch, switched
 
 pytestmark = pytest.mark.netns
 
@@ -50,14 +51,7 @@ def started(make_live_group: MakeLiveGroup, nodes: int, **spec: Any) -> LiveGrou
 def changed(live: LiveGroup, **spec: Any) -> Recording:
     """Edit the group, and record until all nodes have switched and every instance has its master."""
     with record(live, VIPS) as recorded:
-        old = published(live).current
-        live.simulation.snapshot.put(edited(live, **spec))
-        process.wait_for(
-            "all nodes switch",
-            lambda: switched(live) and published(live).current != old,
-            timeout=PATIENCE,
-            interval=0.05,
-        )
+        switch(live, edited(live, **spec))
         live.wait_for_masters()
     return recorded
 
@@ -67,24 +61,10 @@ def edited(live: LiveGroup, **spec: Any) -> KeepalivedGroup:
     return msgspec.structs.replace(live.simulation.snapshot.groups[GROUP], spec=group(**spec).spec)
 
 
-def published(live: LiveGroup) -> PublishedRevisions:
-    """The revisions in the ConfigMap."""
-    found = read_published(
-        live.simulation.objects.configmaps[GROUP], settings_of(live.simulation.snapshot.groups[GROUP])
-    )
-    assert found is not None
-    return found
-
-
 def stepped(live: LiveGroup) -> PublishedRevisions:
     """The revisions after one round in which one mount is late."""
     live.step(delays=LATE)
     return published(live)
-
-
-def switched(live: LiveGroup) -> bool:
-    """Run one round; return whether all nodes run what is published and no switch is pending."""
-    return live.step() and published(live).next is None
 
 
 def test_multicast_to_unicast_and_back(make_live_group: MakeLiveGroup, monkeypatch: pytest.MonkeyPatch) -> None:

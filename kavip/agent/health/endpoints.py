@@ -14,7 +14,7 @@ import structlog
 
 from kavip.agent.health.kubeproxy import HealthPort
 from kavip.agent.keepalived.trackfiles import TrackFiles
-from kavip.api.agent import LocalTrack
+from kavip.api.agentconfig import LocalTrack
 
 INTERVAL: Final = 0.2
 """Seconds between two rounds: with the default profile a VIP follows within one second, keepalived included."""

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Final
 
 from kavip import names
-from kavip.api.agent import decode_config
+from kavip.api.agentconfig import decode_config
 from kavip.api.cluster import Node, Pod
 from kavip.api.group import KeepalivedGroup
 from kavip.api.workload import ConfigMap, controller_of

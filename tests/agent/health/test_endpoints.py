@@ -13,7 +13,7 @@ from kavip.agent.health import kubeproxy
 from kavip.agent.health.endpoints import LocalEndpoints
 from kavip.agent.health.kubeproxy import PATIENCE, PERIOD, RETRY, TIMEOUT
 from kavip.agent.keepalived.trackfiles import TrackFiles
-from kavip.api.agent import LocalTrack
+from kavip.api.agentconfig import LocalTrack
 from kavip.vrrp.tracking import local_track
 
 WEB, API = local_track("shop/web"), local_track("shop/api")

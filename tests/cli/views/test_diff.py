@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from kavip import names
-from kavip.api.agent import DetectionConfig
+from kavip.api.agentconfig import DetectionConfig
 from kavip.api.group import Instances, PasswordAuth, SecretRef
 from kavip.api.instant import read_instant
 from kavip.api.meta import OwnerReference
