@@ -14,7 +14,8 @@ from typing import Final
 
 from kavip import names
 from kavip.agent.config.model import ConflictDetection, MountedConfig, NextConfig, RefusedConfig
-from kavip.api.agent import AgentConfig, ProblemCode, decode_config
+from kavip.api.agent import ProblemCode
+from kavip.api.agentconfig import AgentConfig, decode_config
 from kavip.api.spans import read_spans
 from kavip.vrrp import operatorconfig
 
@@ -90,6 +91,8 @@ def read(config_dir: Path, passwords: PasswordFiles) -> MountedConfig | RefusedC
         password_name=_password_name(config.password, config.renewals),
         locals=config.locals,
         detection=_detection(config),
+        pool_interfaces=frozenset(config.pool_interfaces),
+        routes=config.routes,
     )
     if current.password is not None and operatorconfig.read_password(files.old) not in (None, current.password):
         # with another password the node does not accept the old pods' adverts, and would be a second master
@@ -123,6 +126,8 @@ def _next(
         password=passwords.read(config.next.password) if config.next.password else None,
         password_name=_password_name(config.next.password, config.next.renewals),
         is_next=True,
+        pool_interfaces=frozenset(config.next.pool_interfaces),
+        routes=config.next.routes,
     )
     return NextConfig(config.next_hash, mounted, config.switch_at)
 

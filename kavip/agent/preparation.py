@@ -8,9 +8,10 @@ Everything here blocks, and runs in a thread: 20,000 VIPs take more than 100 ms,
 
 import time
 from collections.abc import Collection
+from typing import NamedTuple
 
 from kavip.agent.config.exclude import previous_instances
-from kavip.agent.config.facts import NodeFacts
+from kavip.agent.config.facts import NodeFacts, missing_interfaces
 from kavip.agent.config.localize import localize
 from kavip.agent.config.model import LocalizedConfig, MountedConfig, NextConfig, RefusedConfig
 from kavip.agent.config.sources import new_source_problem
@@ -20,6 +21,13 @@ from kavip.agent.keepalived.reload import ConfigReloader
 from kavip.api.agent import NodeProblem
 
 Outcome = LocalizedConfig | RefusedConfig
+
+
+class Rehearsal(NamedTuple):
+    """Why the node cannot switch to the next configuration, and the interfaces of it that the node is *missing*."""
+
+    problem: NodeProblem | None = None
+    missing: frozenset[str] = frozenset()
 
 
 class Preparation:
@@ -46,15 +54,18 @@ class Preparation:
         is_next = isinstance(mounted, MountedConfig) and mounted.is_next
         return self._prepare(mounted, facts, self._next if is_next else self._current, withheld)
 
-    def rehearse(self, following: NextConfig, facts: NodeFacts, *, excluded: Collection[str]) -> NodeProblem | None:
-        """Why this node cannot switch to *following*; instances that are *excluded* now may be excluded then."""
-        outcome = self._prepare(following.mounted, facts, self._next)
-        if isinstance(outcome, RefusedConfig):
-            return outcome.problem
+    def rehearse(self, following: NextConfig, facts: NodeFacts, *, excluded: Collection[str]) -> Rehearsal:
+        """Find out whether this node can switch to *following*; what is *excluded* now may be excluded then."""
+        mounted, outcome = following.mounted, self._prepare(following.mounted, facts, self._next)
+        missing = missing_interfaces(outcome.excluded, facts)
+        if isinstance(outcome, RefusedConfig) or isinstance(mounted, RefusedConfig):
+            return Rehearsal(outcome.problem if isinstance(outcome, RefusedConfig) else None, missing)
         if problem := new_source_problem(outcome, self._reloader.good, facts):
-            return problem
-        newly_excluded = next((each for each in outcome.excluded if each.name not in excluded), None)
-        return newly_excluded.fault.of_instance(newly_excluded.name) if newly_excluded else None
+            return Rehearsal(problem, missing)
+        found = (each for each in outcome.excluded if each.name not in excluded and not mounted.is_left_out(each.fault))
+        newly_excluded = next(found, None)
+        problem = newly_excluded.fault.of_instance(newly_excluded.name) if newly_excluded else None
+        return Rehearsal(problem, missing)
 
     def _prepare(
         self,

@@ -7,7 +7,7 @@ from typing import Final
 import structlog
 
 from kavip.agent.config.model import MountedConfig, NextConfig, RefusedConfig
-from kavip.agent.preparation import Outcome
+from kavip.agent.preparation import Outcome, Rehearsal
 from kavip.agent.report.state import AgentStatus
 from kavip.api.agent import NodeProblem, ProblemCode
 
@@ -35,12 +35,13 @@ class StatusReporter:
         *,
         failure: NodeProblem | None,
         notes: Iterable[NodeProblem | None],
+        missing: frozenset[str] = frozenset(),
     ) -> None:
         """
         Record the *outcome* of *mounted*.
 
         *failure*: why keepalived did not run the configuration at the last attempt; it is None again after a dump has
-        shown the configuration. *notes* are further problems of the node.
+        shown the configuration. *notes* are further problems of the node, *missing* the interfaces that it lacks.
         """
         held = mounted.held if isinstance(mounted, MountedConfig) else None
         refused = held or (outcome.problem if isinstance(outcome, RefusedConfig) else failure)
@@ -55,19 +56,20 @@ class StatusReporter:
         self._record_excluded(outcome)
         if isinstance(mounted, MountedConfig):
             self.status = replace(self.status, wanted_hash=mounted.config_hash, group=mounted.group)
-        self.status = replace(self.status, refused=refused, notes=found)
+        self.status = replace(self.status, refused=refused, notes=found, missing=missing)
 
     def record_reload(self, problem: NodeProblem | None) -> None:
         """Record why keepalived does not run the configuration; None: it does."""
         self.status = replace(self.status, refused=problem)
 
-    def record_rehearsal(self, following: NextConfig | None, problem: NodeProblem | None, *, announced: bool) -> None:
+    def record_rehearsal(self, following: NextConfig | None, result: Rehearsal, *, announced: bool) -> None:
         """Record whether this node can switch to *following*; *announced*: the instant is known."""
-        is_ready = following is not None and problem is None
+        is_ready = following is not None and result.problem is None
         self.status = replace(
             self.status,
             prepared=following.digest if following and is_ready else "",
-            next_refused=problem,
+            next_refused=result.problem,
+            next_missing=result.missing,
             switch_at=following.at if following and is_ready and announced else "",
         )
 

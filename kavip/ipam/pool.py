@@ -2,7 +2,7 @@
 One VIPPool, parsed: which addresses it may assign, and to which Services.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple
@@ -10,12 +10,25 @@ from typing import Final, NamedTuple
 from kavip import names
 from kavip.api.address import Address, parse_address
 from kavip.api.meta import LabelSelector
+from kavip.api.naming import INTERFACE_REMEDY, is_interface
 from kavip.api.pool import VIPPool
 from kavip.api.refusal import MAX_FINDINGS, Refusal, listed
+from kavip.api.returnroute import MOST_TABLE, is_table
 from kavip.api.selector import check_selector
 from kavip.errors import BadInput
 from kavip.ipam.annotations import parse_namespaced
-from kavip.ipam.ranges import EVERYTHING, UNUSABLE, Range, find, first_overlap, is_buggy, parse_range, subtract
+from kavip.ipam.ranges import (
+    EVERYTHING,
+    FAMILY_NAMES,
+    LINK_LOCAL,
+    UNUSABLE,
+    Range,
+    find,
+    first_overlap,
+    is_buggy,
+    parse_range,
+    subtract,
+)
 from kavip.ipam.request import Request
 from kavip.names import Reason
 
@@ -34,6 +47,13 @@ class Barred(NamedTuple):
     what: str
 
 
+class Routing(NamedTuple):
+    """How replies leave: by the *gateways*, one of a family, in the routing table number *table* of the nodes."""
+
+    gateways: tuple[Address, ...]
+    table: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
     """
@@ -41,7 +61,8 @@ class Pool:
 
     *ranges*: as declared; *usable*: without those excluded by the pool, and without the *barred* ones, which the
     cluster uses itself or the platform rejects; both are sorted and disjoint. Which Services it serves: *groups*
-    (empty: all), *services*, *namespaces* (None: all), *auto_assign*, *max_per_namespace*.
+    (empty: all), *services*, *namespaces* (None: all), *auto_assign*, *max_per_namespace*. *interface*: the one of the
+    nodes that carries its VIPs; "": that of the group. *routing*: None: replies leave as all other packets of the node.
     """
 
     name: str
@@ -61,6 +82,8 @@ class Pool:
     excluded: tuple[tuple[str, Range], ...] = ()  # with their field paths
     cooldown_seconds: int = 0  # for which a freed address stays reserved
     detects_conflicts: bool = True  # with other machines on the LAN
+    interface: str = ""
+    routing: Routing | None = None
 
     @property
     def rank(self) -> tuple[int, str]:
@@ -172,13 +195,7 @@ def parse_pool(wire: VIPPool, *, barred: tuple[Barred, ...] = ()) -> tuple[Pool 
     for field, span in excluded:
         if ranges and first_overlap(ranges, span) is None:
             findings.add(field, str(span), "is outside spec.addresses; remove it")
-    for index, group in enumerate(spec.groups or ()):
-        if findings.is_full:
-            break
-        try:
-            parse_namespaced(group, f"spec.groups[{index}]")
-        except BadInput as error:
-            findings.found.append(Refusal.of(Reason.INVALID, error))
+    _check_groups(spec.groups or (), findings)
     for field, number in (
         ("spec.cooldownSeconds", spec.cooldown_seconds),
         ("spec.maxPerNamespace", spec.max_per_namespace or 0),
@@ -194,6 +211,7 @@ def parse_pool(wire: VIPPool, *, barred: tuple[Barred, ...] = ()) -> tuple[Pool 
     ):
         findings.found += islice(check_selector(selector, field), MAX_FINDINGS - len(findings.found))
     allowed = subtract(ranges, (span for _, span in excluded))
+    routing = _routing(wire, ranges, allowed, findings)
     # checked without *barred*: what the cluster or the platform claims today is not an error in the pool
     reservations = _reservations(wire, ranges, allowed, findings)
     if not ranges:
@@ -216,8 +234,20 @@ def parse_pool(wire: VIPPool, *, barred: tuple[Barred, ...] = ()) -> tuple[Pool 
         excluded=tuple(excluded),
         cooldown_seconds=min(spec.cooldown_seconds, LONGEST_COOLDOWN),
         detects_conflicts=spec.conflict_detection != names.OFF,
+        interface=spec.interface if is_interface(spec.interface) else "",
+        routing=routing,
     )
     return pool, tuple(findings.found)
+
+
+def _check_groups(groups: Sequence[str], findings: _Findings) -> None:
+    for index, group in enumerate(groups):
+        if findings.is_full:
+            break
+        try:
+            parse_namespaced(group, f"spec.groups[{index}]")
+        except BadInput as error:
+            findings.found.append(Refusal.of(Reason.INVALID, error))
 
 
 def cautions(pool: Pool) -> tuple[str, ...]:
@@ -247,6 +277,57 @@ def _declared(texts: list[str], findings: _Findings) -> tuple[Range, ...]:
         else:
             accepted.append(span)
     return tuple(accepted)
+
+
+def _routing(
+    wire: VIPPool, ranges: tuple[Range, ...], usable: tuple[Range, ...], findings: _Findings
+) -> Routing | None:
+    """``spec.routing``, by ``spec.interface``; None if there is none, or no valid one."""
+    routing, before = wire.spec.routing, len(findings.found)
+    if wire.spec.interface and not is_interface(wire.spec.interface):
+        findings.add("spec.interface", wire.spec.interface, INTERFACE_REMEDY)
+    if routing is None:
+        return None
+    if not wire.spec.interface:
+        findings.add("spec.interface", "", "routing needs the interface by which the gateway is reached; set it")
+    if not is_table(routing.table):
+        remedy = (
+            f"want the number of a routing table, 1 to {MOST_TABLE}, but not 253, 254 or 255, which the kernel uses"
+        )
+        findings.add("spec.routing.table", routing.table, remedy)
+    gateways: list[Address] = []
+    for name, text in (("gateway", routing.gateway), ("gatewayIPv6", routing.gateway_ipv6)):
+        field = f"spec.routing.{name}"
+        if name == "gatewayIPv6" and not text:
+            continue
+        try:
+            gateway = parse_address(text, field)
+        except BadInput as error:
+            if not findings.is_full:
+                findings.found.append(Refusal.of(Reason.INVALID, error))
+            continue
+        if problem := _gateway_problem(gateway, name, gateways, ranges, usable):
+            findings.add(field, text, problem)
+        gateways.append(gateway)
+    is_valid = len(findings.found) == before and not findings.is_full  # once it is full, nothing is added
+    return Routing(tuple(sorted(gateways)), routing.table) if is_valid else None
+
+
+def _gateway_problem(
+    gateway: Address, name: str, before: list[Address], ranges: tuple[Range, ...], usable: tuple[Range, ...]
+) -> str:
+    """Why *gateway*, in the field *name* after those *before*, cannot be one; "" if it can."""
+    if name == "gatewayIPv6" and gateway.family != 6:
+        return "want an IPv6 address"
+    if any(each.family == gateway.family for each in before):
+        return "gateway is an IPv6 address already; remove one of them"
+    if any(span.holds(gateway) for span, what in UNUSABLE if what != LINK_LOCAL):
+        return "want the address of a router"
+    if all(span.family != gateway.family for span in ranges):
+        return f"the pool has no {FAMILY_NAMES[gateway.family]} address; want a gateway of its family"
+    if find(usable, gateway) is not None:
+        return "is an address of this pool; list it in spec.exclude, or want another gateway"
+    return ""
 
 
 def _reservations(

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from kavip.api.address import Address
-from kavip.api.pool import VIPPool
+from kavip.api.pool import PoolInterface, VIPPool
 from kavip.api.refusal import Refusal
 from kavip.ipam.eligibility import Audiences
 from kavip.ipam.pool import ON_REQUEST, Barred, Pool, parse_pool
@@ -42,7 +42,8 @@ class Pools:
     *audiences*: of those with ``autoAssign``. *privileged*: the Services for which addresses are reserved.
     *problems*: name -> why that pool is not in force. *known*: all that could be read, in force or not, by age.
     *readings*: name -> the result of parsing, without the ranges *barred*. *unprobed*: the ranges of pools whose
-    ``conflictDetection`` is off.
+    ``conflictDetection`` is off. *interfaces*: those of pools that name one, by range; also of pools that are not in
+    force, so that an edit that breaks a pool moves no VIP.
     """
 
     in_force: tuple[Pool, ...] = ()
@@ -56,6 +57,8 @@ class Pools:
     barred: tuple[Barred, ...] = ()
     readings: Mapping[str, _Reading] = field(default_factory=dict)
     unprobed: tuple[Range, ...] = ()
+    interfaces: Mapping[Range, PoolInterface] = field(default_factory=dict)
+    _interface_spans: tuple[Range, ...] = ()
 
     @classmethod
     def of(cls, wires: Iterable[VIPPool], *, barred: Iterable[Barred] = (), before: "Pools | None" = None) -> "Pools":
@@ -88,6 +91,7 @@ class Pools:
                 owners.update(dict.fromkeys(pool.ranges, pool))
                 for span in pool.ranges:
                     insort(ranges, span)
+        interfaces = _interfaces(known, ranges, owners)
         in_force.sort(key=lambda pool: pool.rank)
         return cls(
             in_force=tuple(in_force),
@@ -101,16 +105,27 @@ class Pools:
             barred=cuts,
             readings=read,
             unprobed=tuple(sorted(span for pool in in_force if not pool.detects_conflicts for span in pool.ranges)),
+            interfaces=interfaces,
+            _interface_spans=tuple(interfaces),
         )
 
     def get(self, name: str) -> Pool | None:
         """The pool *name*, if it is in force."""
         return self._named.get(name)
 
+    def read(self, name: str) -> Pool | None:
+        """The pool *name*, in force or not, if it could be read."""
+        return self.readings[name].pool if name in self.readings else None
+
     def pool_of(self, address: Address) -> Pool | None:
         """The pool whose ranges hold *address*, even if the pool never assigns it; in O(log n)."""
         span = find(self._ranges, address)
         return self._owners[span] if span else None
+
+    def interface_of(self, address: Address) -> PoolInterface | None:
+        """The interface that the pool of *address* names; None: it is that of the group; in O(log n)."""
+        span = find(self._interface_spans, address) if self._interface_spans else None
+        return self.interfaces[span] if span else None
 
     def eligible(self, request: Request, namespace_labels: Mapping[str, str] | None) -> tuple[Pool, ...]:
         """The pools that serve *request* without being named, in the order in which they are tried."""
@@ -149,6 +164,22 @@ class Pools:
         for other in others:  # not in force now, but as soon as its own problem is fixed
             found += _overlaps(pool, other.ranges, dict.fromkeys(other.ranges, other))
         return (*findings, *found)
+
+
+def _interfaces(known: list[Pool], ranges: list[Range], owners: Mapping[Range, Pool]) -> dict[Range, PoolInterface]:
+    """The interfaces by range, sorted; where pools that are not in force overlap, the oldest one counts."""
+    taken, found = list(ranges), dict[Range, Pool]()
+    for pool in known:
+        for span in pool.ranges:
+            if owners.get(span) is pool or first_overlap(taken, span) is None:
+                found[span] = pool
+                if span not in owners:
+                    insort(taken, span)
+    return {
+        span: PoolInterface(pool.interface, pool.name, pool.routing is not None)
+        for span, pool in sorted(found.items(), key=lambda entry: entry[0])
+        if pool.interface
+    }
 
 
 def _overlaps(pool: Pool, ranges: tuple[Range, ...] | list[Range], owners: Mapping[Range, Pool]) -> list[Refusal]:

@@ -179,17 +179,18 @@ EVERYTHING: Final = tuple(Range(family, 0, (1 << bits) - 1) for family, bits in 
 """All addresses."""
 
 
+LINK_LOCAL: Final = "link-local"
 UNUSABLE: Final = tuple(
     (_span(IPNetwork(cidr)), what)
     for cidr, what in (
         ("0.0.0.0/32", "the unspecified address"),
         ("127.0.0.0/8", "loopback"),
-        ("169.254.0.0/16", "link-local"),
+        ("169.254.0.0/16", LINK_LOCAL),
         ("224.0.0.0/4", "multicast"),
         ("240.0.0.0/4", "reserved (240.0.0.0/4)"),
         ("::/128", "the unspecified address"),
         ("::1/128", "loopback"),
-        ("fe80::/10", "link-local"),
+        ("fe80::/10", LINK_LOCAL),
         ("ff00::/8", "multicast"),
         ("::ffff:0:0/96", "IPv4 written as IPv6"),  # no such address is parsed, but a range may extend over them
     )

@@ -18,6 +18,7 @@ from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.api.slice import EndpointSlice
 from kavip.ipam.ledger.cooldown import CoolingAddress, read_cooling
+from kavip.ipam.pool import parse_pool
 from kavip.reconcile.plan import Key, KeyKind, StatusPatch
 from kavip.reconcile.predicate import is_own_write
 from kavip.snapshot import Object, Snapshot, is_candidate
@@ -126,6 +127,7 @@ def _of_pool(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iter
         return
     edited = {each.name for each in (before, after) if each}
     yield from (Key(KeyKind.POOL, name) for name in sorted(edited | _problematic(snapshot)))
+    yield from _groups_on(snapshot, *(each for each in (before, after) if each))
     yield from (_service(key) for key in snapshot.ledger.waiters.by_age())
     for key, service in sorted(snapshot.services.items()):  # each may become stranded, or no longer be it
         if service.virtual_ips or snapshot.ledger.held(key):  # the watch may not show the last write yet
@@ -135,6 +137,16 @@ def _of_pool(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iter
 def _withdrawn(pool: VIPPool) -> set[CoolingAddress]:
     """The addresses in the status of *pool* that another machine has: their Services give them up now."""
     return {each for each in read_cooling(pool.status.cooling or ()) if each.is_withdrawn}
+
+
+def _groups_on(snapshot: Snapshot, *versions: VIPPool) -> Iterator[Key]:
+    """The groups whose configuration has an address of a pool of which these are *versions*, if interfaces matter."""
+    if not snapshot.parsed_pools.interfaces and not any(each.spec.interface for each in versions):
+        return
+    pools = filter(None, (parse_pool(each)[0] for each in versions))
+    keys = {terms.key for pool in pools for _, terms, _ in snapshot.ledger.claims_in(pool)}
+    groups = {snapshot.group_of(snapshot.services[key]) for key in keys if key in snapshot.services}
+    yield from (Key(KeyKind.GROUP, group) for group in sorted(filter(None, groups)))
 
 
 def _of_slice(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iterator[Key]:

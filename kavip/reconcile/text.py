@@ -8,6 +8,11 @@ from typing import Final
 _NAMED: Final = 3  # nodes and addresses that a message names before it counts the rest
 
 
+def left_out(interface: str, nodes: Sequence[str]) -> str:
+    """That *nodes* take no part in what needs *interface*."""
+    return f"left out, because interface {interface} is missing there: {few(nodes)}"
+
+
 def few(texts: Sequence[str]) -> str:
     """*texts* for a message: the first ones by name, the rest counted."""
     rest = len(texts) - _NAMED

@@ -18,7 +18,7 @@ from kavip.api.service import Service
 from kavip.memo import Memory
 from kavip.vrrp import keys
 from kavip.vrrp.running import RunningInstance, running_instances
-from kavip.vrrp.sharding import shard_count, shard_of
+from kavip.vrrp.sharding import shard_count, shard_of, shard_of_instance
 
 T = TypeVar("T", Service, KeepalivedGroup)
 
@@ -128,11 +128,11 @@ def _held_group(group: KeepalivedGroup, running: Running) -> KeepalivedGroup:
 def _runs(key: str, group: KeepalivedGroup | None, running: Running, *, shared: bool) -> Callable[[Address], bool]:
     """Whether an instance of the object *key* in *group* runs an address; *shared*: it may be a Shared instance."""
     shard = shard_of(key, shard_count(group)) if group is not None and shared else ""
+    of_shard = [each for name, each in running.items() if shard and shard_of_instance(name) == shard]
 
     def runs(address: Address) -> bool:
-        units = filter(None, (key, f"{key}/{address}", shard))
-        instances = (running.get(keys.instance_name(unit, address.family)) for unit in units)
-        return any(each is not None and address in each.carried for each in instances)
+        own = (running.get(keys.instance_name(unit, address.family)) for unit in (key, f"{key}/{address}"))
+        return any(each is not None and address in each.carried for each in (*own, *of_shard))
 
     return runs
 

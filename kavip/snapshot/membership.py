@@ -7,7 +7,7 @@ share in which nothing has changed is the same tuple object as before, so that r
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Set
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 from zlib import crc32
@@ -65,7 +65,7 @@ class _Members:
 class Membership:
     """The Services by the group that they declare, and the members of each group that was requested."""
 
-    def __init__(self, services: Mapping[str, Service], home: Callable[[Service], str | None]) -> None:
+    def __init__(self, services: MutableMapping[str, Service], home: Callable[[Service], str | None]) -> None:
         """Start empty. *home* returns the group that a Service belongs to now."""
         self._services, self._home = services, home
         self._declared: dict[str, str] = {}
@@ -109,6 +109,12 @@ class Membership:
         """The Services *keys* may belong to other groups now."""
         for key in keys:
             self.observe(key, self._declared[key], self._recorded.get(key, ""))
+
+    def renew(self, keys: Set[str]) -> None:
+        """The results for the Services *keys* have changed. They become new objects, by which readers compare."""
+        for key in sorted(keys & self._declared.keys()):
+            self._services[key] = msgspec.structs.replace(self._services[key])
+            self.invalidate([key])
 
     def set_default_group(self, default: str) -> None:
         """Services that declare no group belong to *default* from now on, if *home* says so."""

@@ -17,7 +17,7 @@ from kavip import names
 from kavip.api.address import Address
 from kavip.api.cluster import Namespace, Network, Node, ServiceCIDR
 from kavip.api.group import KeepalivedGroup
-from kavip.api.pool import VIPPool
+from kavip.api.pool import PoolInterface, VIPPool
 from kavip.api.service import Service
 from kavip.api.slice import EndpointSlice
 from kavip.ipam.ledger.ledger import Ledger
@@ -218,7 +218,7 @@ class Snapshot:
         barred = (*rejected_ranges(self.network), *service_ranges(self.service_ranges.values()))
         self.parsed_pools = Pools.of(self.pools.values(), barred=barred, before=self.parsed_pools)
         self.pod_ranges.set_pools(self.parsed_pools)
-        self.ledger.configure(self.parsed_pools)
+        self._membership.renew(self.ledger.configure(self.parsed_pools))
 
     def _index_service(self, key: str, service: Service | None) -> None:
         declared = service.declared_group if service is not None and is_candidate(service) else None
@@ -338,10 +338,14 @@ class Snapshot:
         """
         The results of *make* for the members of *group*, in shares by *share_of* of the key; without results None.
 
-        A result is kept until the Service, the labels of its namespace or *spec* change; *share_of* may depend on
-        *spec* only. A share in which no result has changed is the same object as before.
+        A result is kept until the Service, the labels of its namespace, the interface of an address or *spec* change;
+        *share_of* may depend on *spec* only. A share in which no result has changed is the same object as before.
         """
         return self._membership.derived(group, spec, make, share_of)
+
+    def interface_of(self, address: Address) -> PoolInterface | None:
+        """The interface that the pool of *address* names; None: it is that of the group."""
+        return self.parsed_pools.interface_of(address)
 
     def members(self, group: str) -> Sequence[Service]:
         """The Services that belong to the group with key *group*, sorted by key."""

@@ -4,8 +4,8 @@ The home of each unit: a new unit gets the node that ranks first for the fewest 
 The hash (:mod:`kavip.vrrp.priorities`) spreads units by chance: of 12 instances on 3 nodes one node may get 8. So a new
 unit gets the node that ranks first for the fewest units; of several such nodes, the one that the hash prefers. Where
 this is not the node that the hash ranks first, it is the unit's home, and the text names it. Only nodes that are up,
-undrained and preferred (:mod:`kavip.vrrp.preference`) get new units. The VIPs of a Service with spread go to different
-nodes first of all (:mod:`kavip.vrrp.spread`).
+undrained and preferred (:mod:`kavip.vrrp.preference`), and that have the interface of its VIPs, get new units. The VIPs
+of a Service with spread go to different nodes first of all (:mod:`kavip.vrrp.spread`).
 
 A unit keeps its home as long as it exists and the node is in the group, whatever comes and goes beside it. If the text
 is lost, the nodes that hold the VIPs become their homes. The instances of a unit, one for each family, stay together.
@@ -19,8 +19,8 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from kavip.memo import KEEPS_NOTHING, Memory
-from kavip.vrrp.members import Peer, drained_of
-from kavip.vrrp.placement import leads_of, nodes_of, with_endpoint
+from kavip.vrrp.members import Peer, drained_of, lacking_of
+from kavip.vrrp.placement import eligible, leads_of, nodes_of
 from kavip.vrrp.preference import levels_of, preferred_among
 from kavip.vrrp.priorities import NO_HOMES, rank, seed_of, weight
 from kavip.vrrp.rebalance import Balance, balance_of
@@ -75,18 +75,18 @@ class HomeFinder:
         for unit in old:
             loads.add(unit, firsts[unit.name])
         for unit in new:
-            order, up = self._order(unit), _able(unit, self._up)
+            order, up = self._order(unit), self._able(unit, self._up)
             holder = placed.holders.get(unit.name, "")
             node = holder if holder in up else loads.fewest(unit, order, preferred_among(up, order.levels))
             loads.add(unit, node)
-            if node and node != order.first(_able(unit, self._nodes)):
+            if node and node != order.first(self._able(unit, self._nodes)):
                 homes[unit.name] = node
         return homes
 
     def balance(self, units: Collection[Unit], homes: Mapping[str, str]) -> Balance:
         """The balance of the group with these *homes*."""
         allowed = {
-            unit.name: preferred_among(_able(unit, self._up), levels_of(self.peers, unit.preferred))
+            unit.name: preferred_among(self._able(unit, self._up), levels_of(self.peers, unit.preferred))
             for unit in units
             if not unit.spread and all(line.keyword != "nopreempt" for line in unit.lines)
         }
@@ -99,7 +99,7 @@ class HomeFinder:
 
     def first_node(self, unit: Unit, homes: Mapping[str, str], lead: Lead = ()) -> str:
         """The node that ranks first for *unit*, those of *lead* before all others; "" if none is up."""
-        return self._order(unit, homes.get(unit.name, "")).first(_able(unit, self._up), lead)
+        return self._order(unit, homes.get(unit.name, "")).first(self._able(unit, self._up), lead)
 
     @cached_property
     def _nodes(self) -> Mapping[int, frozenset[str]]:
@@ -112,6 +112,18 @@ class HomeFinder:
         away = self.dead | drained_of(self.peers)
         return {family: each - away for family, each in self._nodes.items()}
 
+    def _able(self, unit: Unit, nodes: Mapping[int, frozenset[str]]) -> frozenset[str]:
+        """Those of *nodes*, by family, that can be master of all instances of *unit*; if there is none, of any."""
+        return _able(self._kind(unit), nodes)
+
+    def _kind(self, unit: Unit) -> "_Kind":
+        lacking = lacking_of(self.peers, unit.interfaces()) if self._is_any_lacking else frozenset[str]()
+        return _Kind(unit.families, unit.endpoints, lacking)
+
+    @cached_property
+    def _is_any_lacking(self) -> bool:
+        return any(peer.lacking for peer in self.peers)
+
     def _order(self, unit: Unit, home: str = "") -> "_Order":
         return _Order(seed_of(self.group, unit.name), levels_of(self.peers, unit.preferred), home)
 
@@ -119,13 +131,14 @@ class HomeFinder:
         """The node that ranks first for each of *units*; "" if none is up."""
         leads = self.leads(units, homes, dead=self.dead)
         levels = {preferred: levels_of(self.peers, preferred) for preferred in {unit.preferred for unit in units}}
-        able = {_kind(unit): _able(unit, self._up) for unit in {_kind(unit): unit for unit in units}.values()}
+        kinds = {unit.name: self._kind(unit) for unit in units}
+        able = {kind: _able(kind, self._up) for kind in set(kinds.values())}
         return {
             unit.name: self.memory.last(
                 _Order.first,
                 unit.name,
                 _Order(seed_of(self.group, unit.name), levels[unit.preferred], homes.get(unit.name, "")),
-                able[_kind(unit)],
+                able[kinds[unit.name]],
                 leads.get(unit.name, ()),
             )
             for unit in units
@@ -145,14 +158,16 @@ class _Order(NamedTuple):
         return next((node for node in lead if node in nodes), ranked)
 
 
-def _kind(unit: Unit) -> tuple[tuple[int, ...], frozenset[str]]:
-    """What the nodes that can be master of *unit* depend on."""
-    return unit.families, unit.endpoints
+class _Kind(NamedTuple):
+    """What the nodes that can be master of a unit depend on; those *lacking* do not have its interfaces."""
+
+    families: tuple[int, ...]
+    endpoints: frozenset[str]
+    lacking: frozenset[str]
 
 
-def _able(unit: Unit, nodes: Mapping[int, frozenset[str]]) -> frozenset[str]:
-    """Those of *nodes*, by family, that can be master of all instances of *unit*; if there is none, of any."""
-    some = [with_endpoint(nodes[family], unit) for family in unit.families]
+def _able(kind: _Kind, nodes: Mapping[int, frozenset[str]]) -> frozenset[str]:
+    some = [eligible(nodes[family], kind.endpoints, kind.lacking) for family in kind.families]
     return frozenset.intersection(*some) or frozenset.union(*some) if some else frozenset()
 
 

@@ -25,7 +25,7 @@ from kavip.vrrp.globaldefs import globals_of
 from kavip.vrrp.grammar import Line
 from kavip.vrrp.groupspec import has_password
 from kavip.vrrp.homes import HomeFinder, PlacedUnits
-from kavip.vrrp.members import Member, Peer, drained_of, interfaces_of
+from kavip.vrrp.members import Member, Peer, away_of, drained_of, interfaces_of
 from kavip.vrrp.moves import place
 from kavip.vrrp.preference import levels_of
 from kavip.vrrp.priorities import priorities, seed_of
@@ -99,6 +99,11 @@ class Instance:
         """The addresses of the VIPs."""
         return virtualips.addresses_of(self.virtual_ips)
 
+    @cached_property
+    def interfaces(self) -> frozenset[str]:
+        """The interfaces of all its addresses."""
+        return frozenset(vip.interface for vip in self.addresses)
+
     @property
     def no_source(self) -> Address:
         """The source address of nodes that are not among the sources."""
@@ -122,7 +127,8 @@ class Model:
 
     *problems*: by Service (for VIPs of the group itself, by ``ns/name/virtualips``), why something was left out.
     *dead*: the dead nodes because of which VIPs of spread Services have other first nodes, sorted.
-    *drained*: the nodes that rank behind all others, sorted. *homes*: units and nodes, see :mod:`kavip.vrrp.homes`.
+    *drained*: the nodes that rank behind all others, sorted. *lacking*: nodes with an interface that they do not have.
+    *homes*: units and nodes, see :mod:`kavip.vrrp.homes`.
     *spread*, *unspread* and *balance*: see :class:`kavip.vrrp.moves.Placement`.
     """
 
@@ -132,6 +138,7 @@ class Model:
     problems: Mapping[str, Refusal] = field(default_factory=lambda: MappingProxyType({}))
     dead: tuple[str, ...] = ()
     drained: tuple[str, ...] = ()
+    lacking: tuple[tuple[str, str], ...] = ()
     homes: tuple[tuple[str, str], ...] = ()
     spread: tuple[str, ...] = ()
     unspread: tuple[tuple[str, str], ...] = ()
@@ -189,6 +196,7 @@ def model_of(
         problems=MappingProxyType(dict(sorted(builder.problems.items()))),
         dead=tuple(sorted(dead)) if placement.follows_dead else (),
         drained=tuple(sorted(drained_of(peers))),
+        lacking=tuple(sorted((peer.name, interface) for peer in peers for interface in peer.lacking)),
         homes=tuple(sorted(placement.homes.items())),
         spread=placement.spread,
         unspread=placement.unspread,
@@ -229,12 +237,19 @@ def instance_of(
         lead,
         unit.preferred,
         home,
+        unit.interface,
+        unit.interfaces(),
     )
     return memory.last(_instance, name, group.spec, source, tuple(peers))
 
 
 class _Source(NamedTuple):
-    """The input of an instance in addition to the group's spec and the nodes; *anchor* is its current anchor."""
+    """
+    The input of an instance in addition to the group's spec and the nodes.
+
+    *anchor* is its current anchor. *interface*: that of its own anchor, if it is not the group's; *interfaces*: all on
+    which its unit has addresses.
+    """
 
     group: str
     unit: str
@@ -250,12 +265,14 @@ class _Source(NamedTuple):
     lead: Lead
     preferred: frozenset[str]
     home: str
+    interface: str
+    interfaces: frozenset[str]
 
 
 def _instance(spec: GroupSpec, source: _Source, peers: Sequence[Peer]) -> Instance:
     family, vips = source.family, source.vips
     if source.is_shared:
-        anchor = virtualips.anchor(family, source.router_id, spec.interface)
+        anchor = virtualips.anchor(family, source.router_id, source.interface or spec.interface)
     else:
         anchor = next((vip for vip in vips if vip.address == source.anchor), vips[0])
     timing, interface = timing_of(spec, family), spec.vrrp_interface or spec.interface
@@ -272,14 +289,14 @@ def _instance(spec: GroupSpec, source: _Source, peers: Sequence[Peer]) -> Instan
             (peer.name for peer in peers if peer.is_listed),
             lead=source.lead,
             preference=levels_of(peers, source.preferred),
-            drained=drained_of(peers),
+            drained=away_of(peers, source.interfaces),
             home=source.home,
         ),
         sources=_sources(peers, family) if spec.unicast_enabled else (),
         peers=_peers(peers, family) if spec.unicast_enabled else (),
         anchor=anchor,
         excluded=tuple(vip for vip in vips if vip != anchor),
-        lines=_lines(spec, source.lines, interface),
+        lines=_lines(spec, source.lines, source.interfaces | {interface}),
         services=source.services,
         tracks=tracking.tracks_of(spec, local=tracking.local_track(source.unit) if source.local else ""),
     )
@@ -296,14 +313,14 @@ def _peers(peers: Sequence[Peer], family: int) -> tuple[tuple[str, Address], ...
     )
 
 
-def _lines(spec: GroupSpec, own: Sequence[Line], interface: str) -> tuple[Line, ...]:
+def _lines(spec: GroupSpec, own: Sequence[Line], interfaces: frozenset[str]) -> tuple[Line, ...]:
     """
     The lines of the Service, and the group's preemption where the Service has no line about it.
 
-    ``track_interface`` of an interface that the instance uses anyway is left out: keepalived tracks it by itself and
-    says so on stderr, and the agent's check treats any output as an error.
+    ``track_interface`` of one of *interfaces*, which the instance uses anyway, is left out: keepalived tracks it by
+    itself and says so on stderr, and the agent's check treats any output as an error.
     """
-    implied = {interface, spec.interface} | (interfaces_of(spec) if spec.interface_from_ip else set())
+    implied = interfaces | {spec.interface} | (interfaces_of(spec) if spec.interface_from_ip else set())
     lines = [line for line in own if line.keyword != "track_interface" or line.block[0] not in implied]
     keywords = {line.keyword for line in lines}
     if keywords.isdisjoint({"nopreempt", "preempt_delay"}):

@@ -2,9 +2,10 @@
 The keys under which VRIDs are persisted, and the names of instances.
 
 The key of a Service is ``ns/name``, with ``spreadvips`` ``ns/name/ip`` for each address. Shared instances have
-``group/<n>``, and the VIPs that a group itself names ``ns/name/virtualips``, those with a pinned VRID
-``ns/name/virtualips/<VRID>``. An instance has the name of its key.
-If a key has two instances, the name of the IPv6 instance has the suffix ``/v6``.
+``group/<n>``, on another interface than the group's ``group/<n>.<interface>``, and the VIPs that a group itself names
+``ns/name/virtualips``, those with a pinned VRID ``ns/name/virtualips/<VRID>``. An instance has the name of its key. If
+a key has two instances, the name of the IPv6 instance has the suffix ``/v6``. No Service has a key of a Shared instance
+(:func:`~kavip.vrrp.members.is_name`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,11 +29,13 @@ def wanted_keys(group: KeepalivedGroup, members: Iterable[Member]) -> tuple[str,
     """
     The keys that need a VRID, in the order in which they get one: the group's own, then those of Services, by age.
 
-    In Shared mode the Shared instances need one, and the Services with instances of their own.
+    In Shared mode the Shared instances need one, those on other interfaces than the group's only while they have a
+    Service, and the Services with instances of their own.
     """
     own = own_keys(group)
     if group.is_shared:
-        own, members = (*own, *shared_instances(shard_count(group))), shard_members(group, members).own
+        shards = shard_members(group, members)
+        own, members = (*own, *shared_instances(shard_count(group)), *shards.instances_on_interfaces), shards.own
     return (*own, *(key for each in sorted(members, key=lambda each: each.age_key) for key in keys_of(group, each)))
 
 

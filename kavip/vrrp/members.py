@@ -3,7 +3,7 @@ The input of a group's configuration: its Services as :class:`Member`, its nodes
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
@@ -11,6 +11,7 @@ from typing import Final
 
 from kavip.api.address import Address
 from kavip.api.group import GroupSpec, KeepalivedGroup
+from kavip.api.pool import PoolInterface
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
 from kavip.errors import BadInput
@@ -22,7 +23,10 @@ _FOLLOWS: Final = (
     "with externalTrafficPolicy: Local the VIP must follow the endpoints, which nopreempt prevents; "
     "remove it, or use Cluster"
 )
-_SHARED_INSTANCE: Final = re.compile(r"group/[0-9]+")
+_SHARED_INSTANCE: Final = re.compile(r"group/[0-9]+(\..*)?")
+InterfaceOf = Callable[[Address], PoolInterface | None]
+"""The interface that the pool of an address names; None: it is that of the group."""
+
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
@@ -35,8 +39,9 @@ class Member:
     endpoints. *shared*: the addresses for which no VRID is left: they stay in a Shared instance. *problem*: why its own
     lines are refused; it is served without them, because a VIP without its tuning is better than none. *endpoints*: the
     nodes with a ready endpoint, where its VIPs are spread over these only. *preferred_selector*: the nodes that it
-    prefers, as a selector in text; "" in a Shared instance. *preferred*: the names of these nodes. *is_plain*: it
-    depends on no other Service.
+    prefers, as a selector in text; "" in a Shared instance. *preferred*: the names of these nodes. *interfaces*: by
+    address, in their order, those that are not the group's; *routed_by*: the pools that route its replies. *is_plain*:
+    it depends on no other Service.
     """
 
     key: str
@@ -50,6 +55,8 @@ class Member:
     endpoints: frozenset[str] = frozenset()
     preferred_selector: str = ""
     preferred: frozenset[str] = frozenset()
+    interfaces: tuple[tuple[Address, str], ...] = ()
+    routed_by: frozenset[str] = frozenset()
     is_plain: bool = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -61,6 +68,15 @@ class Member:
     def has_own_instances(self) -> bool:
         """Whether it has instances of its own, also in Shared mode."""
         return self.spread or self.local
+
+    def addresses_by_interface(self) -> Mapping[str, tuple[Address, ...]]:
+        """Its addresses by interface; "": that of the group."""
+        if not self.interfaces:
+            return {"": self.addresses}
+        places, found = dict(self.interfaces), dict[str, list[Address]]()
+        for address in self.addresses:
+            found.setdefault(places.get(address, ""), []).append(address)
+        return {interface: tuple(some) for interface, some in sorted(found.items())}
 
     @property
     def age_key(self) -> tuple[str, str]:
@@ -74,7 +90,8 @@ class Peer:
     One node of a group; its advertisements come from *ipv4* and *ipv6*.
 
     *accepted*: further addresses from which the others accept its adverts. A node that is not *listed* has no priority.
-    *preference*: a node with a higher one ranks before a node with a lower one. One that is *drained* ranks last.
+    *preference*: a node with a higher one ranks before a node with a lower one. One that is *drained* ranks last, and
+    so does one that is *lacking* an interface, for the instances that need it.
     """
 
     name: str
@@ -84,6 +101,7 @@ class Peer:
     is_listed: bool = True
     preference: int = 0
     is_drained: bool = False
+    lacking: frozenset[str] = frozenset()
 
     def address(self, family: int) -> Address | None:
         """The node's address of *family*."""
@@ -95,25 +113,43 @@ class Peer:
         return tuple(sorted({*filter(None, (self.ipv4, self.ipv6)), *self.accepted}))
 
 
+def no_interface(_: Address) -> None:
+    """The interface of an address that is in no pool."""
+
+
 def drained_of(peers: Iterable[Peer]) -> frozenset[str]:
     """The names of those of *peers* that are drained."""
     return frozenset(peer.name for peer in peers if peer.is_drained)
 
 
-def member_of(service: Service, group: KeepalivedGroup) -> Member:
-    """*service* as a member of *group*."""
+def away_of(peers: Iterable[Peer], interfaces: Collection[str]) -> frozenset[str]:
+    """The names of those of *peers* that are drained, or that are lacking one of *interfaces*."""
+    return frozenset(peer.name for peer in peers if peer.is_drained or not peer.lacking.isdisjoint(interfaces))
+
+
+def lacking_of(peers: Iterable[Peer], interfaces: Collection[str]) -> frozenset[str]:
+    """The names of those of *peers* that are lacking one of *interfaces*."""
+    return frozenset(peer.name for peer in peers if not peer.lacking.isdisjoint(interfaces))
+
+
+def member_of(service: Service, group: KeepalivedGroup, interface_of: InterfaceOf = no_interface) -> Member:
+    """*service* as a member of *group*; *interface_of* says where its addresses live."""
     found = verbatim_of(service, group.spec)
     problem = verbatim.summary(found.refusals)
     ingress = service.ingress_addresses if service.is_load_balancer else ()
+    addresses = served((*ingress, *service.validated_external_ips))
+    places = [(each, place) for each in addresses if (place := interface_of(each))]
     return Member(
         key=service.key,
-        addresses=served((*ingress, *service.validated_external_ips)),
+        addresses=addresses,
         created=service.metadata.creation_timestamp or "",
         spread=service.is_spread,
         local=service.is_local,
         lines=() if problem else found.lines,
         problem=problem,
         preferred_selector=service.preferred_nodes if has_own_instances(service) or not group.is_shared else "",
+        interfaces=tuple((each, place.interface) for each, place in places if place.interface != group.spec.interface),
+        routed_by=frozenset(place.pool for _, place in places if place.is_routed),
     )
 
 
@@ -157,8 +193,8 @@ def is_name(key: str) -> bool:
     """
     Whether *key* is ``ns/name`` of DNS names: files may hold objects that no API server would accept.
 
-    ``group/`` and digits is refused: it would be the name of a Shared instance. Kubernetes may one day allow Services
-    with names of digits.
+    ``group/`` and digits, alone or before a dot, is refused: it would be the name of a Shared instance. Kubernetes may
+    one day allow Services with such names.
     """
     parts = key.split("/")
     return len(parts) == 2 and all(_NAME.fullmatch(part) for part in parts) and not _SHARED_INSTANCE.fullmatch(key)

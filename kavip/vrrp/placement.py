@@ -2,15 +2,16 @@
 Which nodes rank first for the instances of a group, where this differs from the hash order.
 
 A Service that asks for spread has a unit for each VIP. Its VIPs are spread over the nodes that can hold them: those
-that the text lists, that send adverts of the family, and that have an endpoint where the Service's policy is ``Local``.
-If no such node has an endpoint, all of them count. Of these, preferred nodes hold the VIPs while there is one.
+that the text lists, that send adverts of the family, that have the interfaces of its VIPs, and that have an endpoint
+where the Service's policy is ``Local``. If no such node has an endpoint, all of them count. Of these, preferred nodes
+hold the VIPs while there is one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 
 from kavip.api.address import BITS
 from kavip.memo import KEEPS_NOTHING, Memory
-from kavip.vrrp.members import Peer, drained_of
+from kavip.vrrp.members import Peer, drained_of, lacking_of
 from kavip.vrrp.preference import levels_of
 from kavip.vrrp.priorities import NO_HOMES, seed_of
 from kavip.vrrp.spread import Lead, SpreadVIP, leads
@@ -43,10 +44,12 @@ def leads_of(
         vips = tuple(
             sorted(SpreadVIP(seed_of(group, unit.name), vip.address.family) for unit in some for vip in unit.vips)
         )
-        eligible = {family: with_endpoint(each, some[0]) for family, each in nodes.items()}
+        every = {
+            family: eligible(each, some[0].endpoints, _lacking(peers, some, family)) for family, each in nodes.items()
+        }
         levels = levels_of(peers, some[0].preferred)
         own = {seed_of(group, unit.name): homes[unit.name] for unit in some if unit.name in homes}
-        chosen = memory.last(leads, (service, bool(dead)), vips, eligible, dead | drained, levels, own)
+        chosen = memory.last(leads, (service, bool(dead)), vips, every, dead | drained, levels, own)
         found |= {names[seed]: lead for seed, lead in chosen.items()}
     return found
 
@@ -59,6 +62,15 @@ def nodes_of(peers: Sequence[Peer], *, unicast: bool) -> dict[int, frozenset[str
     }
 
 
-def with_endpoint(nodes: frozenset[str], unit: Unit) -> frozenset[str]:
-    """Those of *nodes* with an endpoint of the Service of *unit*; all if there is none."""
-    return nodes & unit.endpoints or nodes
+def eligible(nodes: frozenset[str], endpoints: frozenset[str], lacking: frozenset[str]) -> frozenset[str]:
+    """Those of *nodes* that are not *lacking* the interface, and of these the ones with *endpoints*; all if none is."""
+    there = nodes - lacking or nodes
+    return there & endpoints or there
+
+
+def _lacking(peers: Sequence[Peer], units: Iterable[Unit], family: int) -> frozenset[str]:
+    """The nodes that do not have all interfaces of *units* of *family*."""
+    if not any(peer.lacking for peer in peers):
+        return frozenset()
+    vips = (vip for unit in units for vip in unit.vips)
+    return lacking_of(peers, {vip.interface for vip in vips if vip.address.family == family})

@@ -36,6 +36,7 @@ _DEAD: Final = re.compile(r"^# kavip: dead (\S+)$", re.MULTILINE)
 _HOME: Final = re.compile(r"^# kavip: home (\S+) (\S+)$", re.MULTILINE)
 _SPREAD: Final = re.compile(r"^# kavip: spread (\S+)$", re.MULTILINE)
 _DRAINED: Final = re.compile(r"^# kavip: drained (\S+)$", re.MULTILINE)
+_LACKS: Final = re.compile(r"^# kavip: lacks (\S+) (\S+)$", re.MULTILINE)
 _PRIORITY: Final = re.compile(r"^    @(\S+) priority (\d+)$", re.MULTILINE)
 _NO_PREEMPT: Final = re.compile(r"^    (?:@\^\S+ )?nopreempt$", re.MULTILINE)
 _LOCAL: Final = f"\n        {LOCAL}"
@@ -125,8 +126,8 @@ class RunningNodes:
 
     *sources* and *accepted* are pairs of node and address: where a node sends from, and what others accept. Both are
     empty in multicast. *dead*: because these nodes are dead, VIPs of spread Services have other first nodes.
-    *drained*: these rank behind all others. *homes*: by unit, the node that ranks first in place of the hash's.
-    *spread*: the units whose VIPs are spread.
+    *drained*: these rank behind all others. *lacking*: nodes with an interface that they do not have. *homes*: by unit,
+    the node that ranks first in place of the hash's. *spread*: the units whose VIPs are spread.
     """
 
     listed: frozenset[str] = frozenset()
@@ -136,6 +137,7 @@ class RunningNodes:
     drained: frozenset[str] = frozenset()
     homes: Mapping[str, str] = field(default_factory=lambda: NO_HOMES)
     spread: frozenset[str] = frozenset()
+    lacking: frozenset[tuple[str, str]] = frozenset()
 
     def source(self, node: str, family: int) -> Address | None:
         """The address of *family* that *node* sends from."""
@@ -144,6 +146,10 @@ class RunningNodes:
     def accepted_from(self, node: str, family: int) -> frozenset[Address]:
         """The source addresses of *family* from which the others accept adverts of *node*."""
         return self._accepted_from.get((node, family), frozenset())
+
+    def lacking_of(self, node: str) -> frozenset[str]:
+        """The interfaces that *node* does not have."""
+        return frozenset(interface for name, interface in self.lacking if name == node)
 
     @cached_property
     def families(self) -> frozenset[int]:
@@ -183,7 +189,10 @@ def running_nodes(text: str) -> RunningNodes:
     head = max(0, text.find(_OPEN))
     dead, drained, spread = (frozenset(each.findall(text, 0, head)) for each in (_DEAD, _DRAINED, _SPREAD))
     homes = MappingProxyType(dict(_HOME.findall(text, 0, head)))
-    return RunningNodes(frozenset(listed), frozenset(sources), frozenset(accepted), dead, drained, homes, spread)
+    lacking = frozenset(_LACKS.findall(text, 0, head))
+    return RunningNodes(
+        frozenset(listed), frozenset(sources), frozenset(accepted), dead, drained, homes, spread, lacking
+    )
 
 
 def node_orders(text: str) -> Mapping[str, tuple[str, ...]]:

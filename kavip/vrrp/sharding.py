@@ -1,12 +1,16 @@
 """
 The Services of a group by Shared instance: each Shared instance carries one shard of them.
 
+An instance fails with each interface that it uses. So the VIPs of a shard whose pools name another interface than the
+group's have an instance of their own for each interface, as soon as there is such a VIP.
+
 A group has thousands of Services, and one changes at a time. A shard in which no Service has changed stays the same
 object, and what was calculated for it stays valid, and its Services are not read again. The VIPs and names of *plain*
 Services, which do not depend on each other, are combined once for each shard.
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -22,9 +26,12 @@ from kavip.vrrp.members import Member
 from kavip.vrrp.virtualips import VirtualIP, host
 
 _PREFIX: Final = "group"
+_INSTANCE: Final = re.compile(rf"({_PREFIX}/[0-9]+)(\.[^/]+)?(/v6)?")
 _KEY: Final = attrgetter("key")
 _ADDRESSES: Final = attrgetter("addresses")
 _FAMILY: Final = attrgetter("family")
+_INTERFACES: Final = attrgetter("interfaces")
+_ROUTED_BY: Final = attrgetter("routed_by")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +57,28 @@ class Shards:
 
     @property
     def names(self) -> Mapping[str, tuple[str, ...]]:
-        """By shard, the keys of the Services that live in its Shared instance."""
-        return {shard: summary.names for shard, summary in self._summaries()}
+        """By Shared instance, the keys of the Services whose VIPs live there; of several instances the first counts."""
+        return {
+            instance_on(shard, interface): keys
+            for shard, summary in self._summaries()
+            for interface, keys in summary.names.items()
+        }
+
+    @property
+    def instances_on_interfaces(self) -> tuple[str, ...]:
+        """The Shared instances on other interfaces than the group's that these Services need."""
+        found = ((each, shard) for shard, summary in self._summaries() for each in summary.interfaces)
+        return tuple(instance_on(shard, interface) for interface, shard in sorted(found))
+
+    @property
+    def pool_interfaces(self) -> frozenset[str]:
+        """The interfaces that pools name for addresses of these Services, except the group's."""
+        return frozenset[str]().union(*(summary.pool_interfaces for _, summary in self._summaries()))
+
+    @property
+    def routed_by(self) -> frozenset[str]:
+        """The pools that route replies of these Services."""
+        return frozenset[str]().union(*(summary.routed_by for _, summary in self._summaries()))
 
     @property
     def own(self) -> tuple[Member, ...]:
@@ -81,9 +108,17 @@ class Shards:
 
 
 class _Summary(NamedTuple):
-    """What plans read of one shard: the names of the Services in its instance, and the Services that are special."""
+    """
+    What plans read of one shard, besides the Services that are special.
 
-    names: tuple[str, ...]
+    *names*: by interface, the Services of each of its instances. *interfaces*: those on which it needs an instance;
+    *pool_interfaces*: those of all its addresses.
+    """
+
+    names: Mapping[str, tuple[str, ...]]
+    interfaces: tuple[str, ...]
+    pool_interfaces: frozenset[str]
+    routed_by: frozenset[str]
     own: tuple[Member, ...]
     troubled: tuple[Member, ...]
     preferring: tuple[Member, ...]
@@ -92,9 +127,30 @@ class _Summary(NamedTuple):
 def _summarize(members: tuple[Member, ...]) -> _Summary:
     special = [each for each in members if not each.is_plain]
     own = tuple(each for each in special if each.has_own_instances)
-    names = tuple(map(_KEY, members if not own else (each for each in members if not each.has_own_instances)))
-    preferring = tuple(each for each in members if each.preferred_selector)
-    return _Summary(names, own, tuple(each for each in special if each.problem), preferring)
+    shared = members if not own else [each for each in members if not each.has_own_instances]
+    names, interfaces = _by_interface(shared)
+    return _Summary(
+        names,
+        interfaces,
+        frozenset(interface for each in members for _, interface in each.interfaces),
+        frozenset[str]().union(*filter(None, map(_ROUTED_BY, members))),
+        own,
+        tuple(each for each in special if each.problem),
+        tuple(each for each in members if each.preferred_selector),
+    )
+
+
+def _by_interface(members: Collection[Member]) -> tuple[Mapping[str, tuple[str, ...]], tuple[str, ...]]:
+    """The keys of *members* by the interface of their first VIPs, and all their interfaces except the group's."""
+    if not any(map(_INTERFACES, members)):
+        return {"": tuple(map(_KEY, members))}, ()
+    found: dict[str, list[str]] = {}
+    every: set[str] = set()
+    for each in members:
+        own = tuple(each.addresses_by_interface()) or ("",)
+        found.setdefault(own[0], []).append(each.key)
+        every.update(own)
+    return {interface: tuple(found[interface]) for interface in sorted(found)}, tuple(sorted(every - {""}))
 
 
 def shard_members(group: KeepalivedGroup, members: Iterable[Member], memory: Memory = KEEPS_NOTHING) -> Shards:
@@ -127,26 +183,46 @@ def shared_instances(count: int) -> tuple[str, ...]:
     return tuple(f"{_PREFIX}/{number}" for number in range(count))
 
 
+def instance_on(shard: str, interface: str) -> str:
+    """The name of the Shared instance of *shard* on *interface*; "": on that of the group."""
+    return f"{shard}.{interface}" if interface else shard
+
+
+def shard_of_instance(name: str) -> str:
+    """The shard of the Shared instance *name*, of any interface and family; "" if it is no Shared instance."""
+    found = _INSTANCE.fullmatch(name)
+    return found[1] if found else ""
+
+
 @dataclass(frozen=True, slots=True)
-class Shard:
-    """
-    The Services of one Shared instance, combined.
+class SharedVIPs:
+    """The sorted names of the plain *services* of one Shared instance, and their sorted *vips* by family."""
 
-    *services* are the sorted names of the plain ones, *vips* their sorted VIPs by family. Each of the *special* ones
-    has to be decided by itself.
-    """
-
-    members: tuple[Member, ...] = ()
     services: tuple[str, ...] = ()
     vips: Mapping[int, tuple[VirtualIP, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    special: tuple[Member, ...] = ()
 
 
-EMPTY: Final = Shard()
+EMPTY: Final = SharedVIPs()
+
+
+class Shard(NamedTuple):
+    """
+    The Services of one shard, combined.
+
+    *on*: by interface, what its instance carries; "": that of the group. Each of the *special* Services has to be
+    decided by itself.
+    """
+
+    on: Mapping[str, SharedVIPs]
+    special: tuple[Member, ...]
 
 
 def combine(shards: Shards, *, interface: str, reserved: Collection[Address]) -> Mapping[str, Shard]:
-    """Each of *shards*, combined; a Service with a *reserved* address, or one of several Services, is special."""
+    """
+    Each of *shards*, combined, in a group with this *interface*.
+
+    A Service with a *reserved* address, or one of several Services, is special.
+    """
     memory = shards.memory
     found = {shard: memory.last(_addresses, shard, members) for shard, members in shards.members.items()}
     counts = memory.state(AddressCounts)
@@ -167,9 +243,23 @@ def _combine(members: tuple[Member, ...], interface: str, shared: frozenset[Addr
     if special:
         apart = set(map(id, special))
         plain = tuple(each for each in members if id(each) not in apart)
-    addresses = sorted(dict.fromkeys(_flat(plain)))  # in the order of names, which is often that of addresses
-    vips = {family: tuple(map(host, some, repeat(interface))) for family, some in groupby(addresses, _FAMILY)}
-    return Shard(members, tuple(sorted(each.key for each in plain if each.addresses)), vips, special)
+    if not any(map(_INTERFACES, plain)):
+        holders = (each.key for each in plain if each.addresses)
+        return Shard({"": _shared_vips(holders, _flat(plain), interface)}, special)
+    found: dict[str, tuple[list[str], list[Address]]] = {}
+    for each in plain:
+        for name, addresses in each.addresses_by_interface().items():
+            if addresses:
+                keys, every = found.setdefault(name, ([], []))
+                keys.append(each.key)
+                every += addresses
+    return Shard({name: _shared_vips(*found[name], name or interface) for name in sorted(found)}, special)
+
+
+def _shared_vips(keys: Iterable[str], addresses: Iterable[Address], interface: str) -> SharedVIPs:
+    ordered = sorted(dict.fromkeys(addresses))  # in the order of names, which is often that of addresses
+    vips = {family: tuple(map(host, some, repeat(interface))) for family, some in groupby(ordered, _FAMILY)}
+    return SharedVIPs(tuple(sorted(keys)), vips)
 
 
 class _ShardAddresses(NamedTuple):

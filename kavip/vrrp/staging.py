@@ -1,11 +1,11 @@
 """
 The part of a new model that may roll from node to node, while the rest waits for a switch of all nodes at once.
 
-An instance that runs keeps its identity, and an address that runs in one instance stays there although the model has
-it in another: both change on all nodes at once, when the wanted model becomes the text. Everything else rolls: other
-addresses come and go, nodes join, new instances start. A new instance that needs a VRID or an anchor which still runs
-elsewhere starts with the switch; other new instances start before it. So when VIPs move into Shared instances, these
-already have settled masters, and the move costs no election.
+An instance that runs keeps its identity, and an address that runs in one instance, on one interface, stays there
+although the model has it elsewhere: both change on all nodes at once, when the wanted model becomes the text.
+Everything else rolls: other addresses come and go, nodes join, new instances start. A new instance that needs a VRID or
+an anchor which still runs elsewhere starts with the switch; other new instances start before it. So when VIPs move into
+Shared instances, these already have settled masters, and the move costs no election.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +38,7 @@ def stage(
 ) -> Model:
     """The part of *wanted* that agrees with what is *running*; *wanted* itself if all of it agrees."""
     moving = _moving(wanted, running, memory)
-    if not moving and all(_agrees(each, running) for each in wanted.instances):
+    if not moving and all(_agrees(each, running, memory) for each in wanted.instances):
         return wanted
     rebuilder = _Rebuilder.of(group, members, peers, wanted=wanted, running=running, memory=memory)
     leaving = frozenset(vip.address for vips in moving.values() for vip in vips)
@@ -47,7 +47,7 @@ def stage(
         kept = [vip for vip in each.virtual_ips if vip.address not in leaving]
         if each.name in running:
             staying = moving.pop(each.name, [])
-            is_same = len(kept) == len(each.virtual_ips) and not staying and _agrees(each, running)
+            is_same = len(kept) == len(each.virtual_ips) and not staying and _agrees(each, running, memory)
             staged.append(each if is_same else rebuilder.rebuild(running[each.name], [*kept, *staying]))
         elif each.anchor.address not in leaving:
             new.append(replace(each, excluded=tuple(vip for vip in each.excluded if vip in kept)))
@@ -148,11 +148,19 @@ class _Rebuilder:
         )
 
     def _unit(self, run: RunningInstance, family: int, vips: Sequence[VirtualIP]) -> Unit:
-        """The unit of *run* with *vips*, those on the group's interface moved to the interface that runs."""
+        """
+        The unit of *run* with *vips*: each on the interface on which it runs.
+
+        New ones on the group's interface are moved to the interface that runs.
+        """
         identity, interface = run.identity, self.group.spec.interface
         name, is_shared = keys.unit_name(run.name, family), is_anchor(identity.anchor.address)
-        runs_on = identity.anchor.interface
-        placed = {vip.address: vip._replace(interface=runs_on) if vip.interface == interface else vip for vip in vips}
+        runs_on, there = identity.anchor.interface, {vip.address: vip.interface for vip in run.virtual_ips}
+        moved = {interface: runs_on}
+        placed = {
+            vip.address: vip._replace(interface=there.get(vip.address) or moved.get(vip.interface, vip.interface))
+            for vip in vips
+        }
         for vip in () if is_shared else (identity.anchor, *identity.also):
             placed.setdefault(vip.address, vip)
         of_service = not is_shared and not keys.is_own_key(name)
@@ -183,9 +191,17 @@ def _spread_unit(run: RunningInstance, members: Mapping[str, Member]) -> Unit:
     )
 
 
-def _agrees(instance: Instance, running: Mapping[str, RunningInstance]) -> bool:
+def _agrees(instance: Instance, running: Mapping[str, RunningInstance], memory: Memory) -> bool:
     run = running.get(instance.name)
-    return run is None or agree(run.identity, identity_of(instance))
+    if run is None:
+        return True
+    return agree(run.identity, identity_of(instance)) and memory.last(_stay, instance.name, run, instance)
+
+
+def _stay(run: RunningInstance, instance: Instance) -> bool:
+    """Whether the VIPs of *run* that *instance* has too stay on their interfaces."""
+    wanted = {vip.address: vip.interface for vip in instance.virtual_ips}
+    return all(wanted.get(vip.address, vip.interface) == vip.interface for vip in run.virtual_ips)
 
 
 def _place(instance: Instance) -> tuple[int, int, str]:

@@ -11,14 +11,25 @@ from dataclasses import dataclass, field
 
 from kavip.api.address import Address
 from kavip.api.group import KeepalivedGroup
+from kavip.api.naming import is_interface
 from kavip.api.refusal import Refusal
 from kavip.errors import BadInput
 from kavip.memo import KEEPS_NOTHING, Memory
 from kavip.names import Reason
 from kavip.vrrp import keys, verbatim, virtualips
-from kavip.vrrp.grammar import Line, is_interface
+from kavip.vrrp.grammar import Line
 from kavip.vrrp.members import Member, Peer, is_name
-from kavip.vrrp.sharding import EMPTY, Shard, combine, shard_count, shard_members, shard_of, shared_instances
+from kavip.vrrp.sharding import (
+    EMPTY,
+    Shard,
+    SharedVIPs,
+    combine,
+    instance_on,
+    shard_count,
+    shard_members,
+    shard_of,
+    shared_instances,
+)
 from kavip.vrrp.virtualips import VirtualIP
 
 
@@ -27,15 +38,16 @@ class Unit:
     """
     What becomes one instance per family.
 
-    *is_shared*: a Shared instance; it advertises an anchor of its own, and has the families of all Shared instances.
+    *is_shared*: a Shared instance; it advertises an anchor of its own, on *interface* ("": that of the group).
     *local*: it follows the endpoints of its Service. *spread*: the Service whose VIPs are spread together, each in a
     unit of its own; *endpoints*: the nodes over which they are spread; empty: all. *preferred*: the nodes that its
-    Service prefers. *shard*: the plain Services of a Shared instance; the other fields do not contain them.
+    Service prefers. *plain*: the plain Services of a Shared instance; the other fields do not contain them.
     """
 
     name: str
     router_id: int
     is_shared: bool = False
+    interface: str = ""
     local: bool = False
     spread: str = ""
     endpoints: frozenset[str] = frozenset()
@@ -44,21 +56,26 @@ class Unit:
     lines: tuple[Line, ...] = ()
     services: list[str] = field(default_factory=list)
     families: tuple[int, ...] = ()
-    shard: Shard = EMPTY
+    plain: SharedVIPs = EMPTY
 
     def virtual_ips(self, family: int) -> tuple[VirtualIP, ...]:
         """The sorted VIPs of *family*."""
         own = [vip for vip in self.vips if vip.address.family == family]
-        combined = self.shard.vips.get(family, ())
+        combined = self.plain.vips.get(family, ())
         return tuple(sorted([*combined, *own])) if own else combined
 
     def vip_families(self) -> set[int]:
         """The families of its VIPs."""
-        return {*self.shard.vips, *(vip.address.family for vip in self.vips)}
+        return {*self.plain.vips, *(vip.address.family for vip in self.vips)}
 
     def holders(self) -> tuple[str, ...]:
         """The sorted keys of its Services."""
-        return tuple(sorted([*self.shard.services, *self.services])) if self.services else self.shard.services
+        return tuple(sorted([*self.plain.services, *self.services])) if self.services else self.plain.services
+
+    def interfaces(self) -> frozenset[str]:
+        """The interfaces of the nodes that its instances use for addresses."""
+        plain = (some[0].interface for some in self.plain.vips.values())
+        return frozenset((self.interface, *plain, *(vip.interface for vip in self.vips))) - {""}
 
 
 class UnitBuilder:
@@ -110,10 +127,12 @@ class UnitBuilder:
         """Add all Services of the group, oldest first; the plain ones of a Shared instance are added at once."""
         single: list[Member] = [] if self._shared else list(members)
         for name, shard in self._shards(members).items() if self._shared else ():
-            unit = self._unit(name)
-            single += shard.members if unit is None else shard.special
-            if unit is not None:
-                unit.shard = shard
+            single += shard.special
+            for interface, plain in shard.on.items():
+                if (unit := self._unit(instance_on(name, interface), interface)) is not None:
+                    unit.plain = plain
+                else:
+                    self._refuse(plain.services, instance_on(name, interface))
         for member in sorted(single, key=lambda member: member.age_key):
             self.add_member(member)
 
@@ -124,36 +143,34 @@ class UnitBuilder:
             return
         if member.problem:
             self.problems[member.key] = member.problem
-        vips = [virtualips.host(address, self._group.spec.interface) for address in sorted(set(member.addresses))]
-        shard = "" if member.has_own_instances else self._shard_of(member.key)
+        vips, shard = self._vips_of(member), "" if member.has_own_instances else self._shard_of(member.key)
         if shard and member.lines:
             self._add_problem(member.key, Reason.INVALID_VERBATIM, verbatim.shared(self._group.key).message)
-        if member.spread:
-            placed = {keys.address_key(member.key, vip.address): [vip] for vip in vips}
-        else:
-            placed = {shard or member.key: vips}
-        for unit, some in placed.items():
-            self._place(member.key, some, unit=unit, lines=() if shard else member.lines)
-            own = None if shard else self.units.get(unit)
-            if own is not None:
+        if shard:
+            self._share(member, vips)
+            return
+        placed = {keys.address_key(member.key, vip.address): [vip] for vip in vips} if member.spread else {}
+        for unit, some in (placed or {member.key: vips}).items():
+            self._place(member.key, some, unit=unit, lines=member.lines)
+            if (own := self.units.get(unit)) is not None:
                 own.local, own.preferred = member.local, member.preferred
                 own.spread, own.endpoints = (member.key, member.endpoints) if member.spread else ("", frozenset())
-        if kept := [vip for vip in vips if vip.address in member.shared]:
-            self._place(member.key, kept, unit=self._shard_of(member.key))
+        self._share(member, [vip for vip in vips if vip.address in member.shared])
 
     def set_families(self) -> None:
         """
         Set the families of each unit; a Shared instance has those of all Shared instances.
 
-        Shared instances without a VIP run too: the first VIP then finds a settled master and is up at once.
+        Shared instances without a VIP run too: the first VIP then finds a settled master and is up at once. Those on
+        other interfaces than the group's exist only with a VIP, because each takes a VRID.
         """
         units, names = self.units.values(), frozenset(self._shared)
         families = {family for unit in units if unit.name in names for family in unit.vip_families()}
         for name in self._shared if families else ():
             self._unit(name)
         for unit in units:
-            unit.is_shared = unit.name in names
-            unit.families = tuple(sorted(families if unit.is_shared else unit.vip_families()))
+            unit.is_shared = unit.name in names or bool(unit.interface)
+            unit.families = tuple(sorted(families if unit.name in names else unit.vip_families()))
 
     def _shards(self, members: Iterable[Member]) -> Mapping[str, Shard]:
         shards = shard_members(self._group, members, self._memory)
@@ -163,16 +180,38 @@ class UnitBuilder:
         """The Shared instance of *key*; "" if the group has none."""
         return shard_of(key, len(self._shared))
 
-    def _place(self, holder: str, vips: list[VirtualIP], *, unit: str, lines: tuple[Line, ...] = ()) -> None:
-        """Put those of *vips* that no unit carries yet into the *unit* of that name."""
+    def _vips_of(self, member: Member) -> list[VirtualIP]:
+        """The VIPs of *member*, sorted."""
+        interface, others = self._group.spec.interface, dict(member.interfaces)
+        return [virtualips.host(each, others.get(each, interface)) for each in sorted(set(member.addresses))]
+
+    def _share(self, member: Member, vips: list[VirtualIP]) -> None:
+        """Put *vips* of *member* into Shared instances, by their interface."""
+        own = dict(member.interfaces)
+        for interface in sorted({own.get(vip.address, "") for vip in vips}):
+            some = [vip for vip in vips if own.get(vip.address, "") == interface]
+            unit = instance_on(self._shard_of(member.key), interface)
+            self._place(member.key, some, unit=unit, interface=interface)
+
+    def _place(
+        self,
+        holder: str,
+        vips: list[VirtualIP],
+        *,
+        unit: str,
+        lines: tuple[Line, ...] = (),
+        interface: str = "",
+    ) -> None:
+        """
+        Put those of *vips* that no unit carries yet into the *unit* of that name.
+
+        *interface*: that of a Shared instance, if it is not the group's.
+        """
         if not vips:
             return
-        home = self._unit(unit)
+        home = self._unit(unit, interface)
         if home is None:
-            message = f"group {self._group.key} has no VRID left for {unit}; use another group"
-            if not self._shared:
-                message += ", or mode Shared"
-            self.problems[holder] = Refusal(Reason.ROUTER_IDS_EXHAUSTED, message)  # replaces any other problem
+            self._refuse([holder], unit)
             return
         home.services.append(holder)
         home.lines = lines
@@ -185,10 +224,17 @@ class UnitBuilder:
                 self._carried.add(vip.address)
                 home.vips.append(vip)
 
-    def _unit(self, name: str) -> Unit | None:
+    def _unit(self, name: str, interface: str = "") -> Unit | None:
         if name not in self.units and name in self._router_ids:
-            self.units[name] = Unit(name, self._router_ids[name])
+            self.units[name] = Unit(name, self._router_ids[name], interface=interface)
         return self.units.get(name)
+
+    def _refuse(self, holders: Iterable[str], unit: str) -> None:
+        """Report for *holders* that there is no VRID for *unit*; this replaces any other problem."""
+        message = f"group {self._group.key} has no VRID left for {unit}; use another group"
+        if not self._shared:
+            message += ", or mode Shared"
+        self.problems.update(dict.fromkeys(holders, Refusal(Reason.ROUTER_IDS_EXHAUSTED, message)))
 
     def _add_problem(self, holder: str, reason: Reason, message: str) -> None:
         """The first problem of a Service is the one that is reported."""

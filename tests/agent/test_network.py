@@ -1,4 +1,4 @@
-"""Reading the node's network by netlink: memory, hardware addresses, and addresses that come and go."""
+"""Reading the node's network: memory, hardware addresses, addresses that come and go, reverse path filters."""
 
 import gc
 import socket
@@ -10,12 +10,17 @@ from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
 from kavip.agent import network
 from kavip.agent.config.facts import InterfaceAddress
+from kavip.agent.config.returnroutes import GatewayRoute
 from kavip.agent.keepalived.rundir import RunDirectory
 from kavip.agent.network import Interface, NodeNetwork, hardware_of
 from kavip.agent.rtnetlink import NetworkChange
 from kavip.api.address import parse_address
 from kavip.api.agent import MOST_HARDWARE
 from kavip.vrrp.virtualips import host
+from tests.agent.config.test_localize import facts, held
+
+ROUTE = GatewayRoute(4, 1020, parse_address("198.51.100.1"), "bond0.20")
+IN_SUBNET = (held("198.51.100.11/24", "bond0.20"),)
 
 
 @pytest.mark.slow
@@ -71,3 +76,32 @@ def test_addresses_are_followed_between_two_looks(tmp_path: Path) -> None:
     assert found.held
     found.observe(NetworkChange(address="192.0.2.130", index=index, is_gone=True))
     assert not found.held
+
+
+@pytest.mark.parametrize(
+    ("settings", "held_addresses", "what"),
+    [
+        ({}, (), ""),
+        ({"bond0.20/rp_filter": 2}, (), ""),
+        ({"all/rp_filter": 1, "bond0.20/rp_filter": 2}, (), ""),  # the larger one applies
+        ({"bond0.20/rp_filter": 1}, IN_SUBNET, "set net.ipv4.conf.bond0/20.src_valid_mark=1"),
+        ({"all/rp_filter": 1, "eth0/src_valid_mark": 1}, IN_SUBNET, "set net.ipv4.conf.bond0/20.src_valid_mark=1"),
+        ({"all/rp_filter": 1, "all/src_valid_mark": 1}, IN_SUBNET, ""),
+        ({"all/rp_filter": 1, "bond0.20/src_valid_mark": 1}, IN_SUBNET, ""),
+        ({"all/rp_filter": 1, "bond0.20/src_valid_mark": 1}, (held("198.51.100.11/24"),), "ARP requests"),
+        ({"all/rp_filter": 1, "bond0.20/src_valid_mark": 1}, (), "or set net.ipv4.conf.bond0/20.rp_filter=2"),
+    ],
+)
+def test_what_a_strict_filter_drops_is_noted(
+    settings: dict[str, int], held_addresses: tuple[InterfaceAddress, ...], what: str, tmp_path: Path
+) -> None:
+    """By the settings of the interface and of all; IPv6 has no such filter."""
+    for name, value in settings.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"{value}\n")
+    ipv6 = ROUTE._replace(family=6, gateway=parse_address("2001:db8:20::1"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(network, "_CONF", tmp_path)
+        found = network.filter_problems([ROUTE, ipv6], facts(held=held_addresses))
+    assert len(found) == bool(what)
+    assert what in "".join(each.message for each in found)

@@ -102,6 +102,26 @@ def test_an_interface_that_vanishes_takes_its_own_vips_and_no_other(pod: MakePod
         node.host.exec("ip", "link", "del", "vip0", check=False)
 
 
+def test_an_interface_that_is_made_anew_serves_again(pod: MakePod) -> None:
+    """Within a moment, so that no look at the node finds it missing: another one with the same name."""
+    node = pod("n1")
+    text = TWO.replace(f"{CART_VIP}/32 dev eth0", f"{CART_VIP}/32 dev vip0")
+    made = "ip link add vip0 type bridge; ip link set vip0 up"
+    node.host.exec("sh", "-c", made)
+    try:
+        master(started(node, text), WEB, "shop/cart")
+        before = node.transitions()[WEB]
+        node.host.exec("sh", "-c", f"ip link del vip0; {made}")
+        node.wait_until(
+            "the VIP is there",
+            lambda: CART_VIP in node.host.exec("ip", "address", "show", "dev", "vip0").stdout,
+        )
+        master(node, "shop/cart")
+        assert node.transitions()[WEB] == before
+    finally:
+        node.host.exec("ip", "link", "del", "vip0", check=False)
+
+
 def test_an_interface_that_has_its_name_back_serves_again(pod: MakePod) -> None:
     """keepalived alone would stay backup."""
     pods = [started(pod(name), mounts.rendered({WEB: WEB_VIP})) for name in ("n1", "n2")]

@@ -38,6 +38,7 @@ MOVED: Final = (LOOPBACK, held("192.0.2.11/24", "eth1"), held("192.0.2.99/24"))
 NEW: Final = {"conflictDetection": {"probe": ["192.0.2.131"]}}
 NAMED: Final = {"authentication": True, "password": "vrrp/password"}
 WEB: Final = Check("web", "http://127.0.0.1:8080/")
+ROUTE: Final = {"pool": "dmz", "interface": "eth0", "table": 1020, "gateways": ["192.0.2.1"], "addresses": []}
 OLD: Final = b"vrrp_instance a {\n  authentication {\n    auth_pass theirs\n  }\n}\n"
 
 
@@ -104,6 +105,15 @@ def with_checks(*statuses: CheckStatus) -> Callable[[Reconciler], object]:
         checks = reconciler.feeds.checks
         checks.configure = mock.AsyncMock()  # type: ignore[method-assign]  # of this one
         checks._statuses = {each.check.name: each for each in statuses}
+
+    return before
+
+
+def not_routed(code: ProblemCode) -> Callable[[Reconciler], object]:
+    """Let replies of a pool not be routed."""
+
+    def before(reconciler: Reconciler) -> None:
+        reconciler.return_routing._failed = (NodeProblem(code, "replies are not routed"),)
 
     return before
 
@@ -212,6 +222,14 @@ CASES: Final[dict[str, Case]] = {
     ),
     "no IPv4 address": Case(text=MULTICAST, held=(LOOPBACK, OWN6), noted=ProblemCode.NO_IPV4_ADDRESS),
     "strict ARP": Case(interfaces=frozenset({"lo", "eth0", "kube-ipvs0"}), noted=ProblemCode.STRICT_ARP_OFF),
+    "strict filter": Case(meta={"routes": [ROUTE]}, noted=ProblemCode.REQUESTS_FILTERED),
+    "routing table of the kernel": Case(
+        meta={"routes": [{**ROUTE, "table": 254}]}, noted=ProblemCode.RETURN_ROUTE_INVALID
+    ),
+    "routing table of another program": Case(
+        before=not_routed(ProblemCode.ROUTING_TABLE_IN_USE), noted=ProblemCode.ROUTING_TABLE_IN_USE
+    ),
+    "no nftables": Case(before=not_routed(ProblemCode.RETURN_ROUTE_FAILED), noted=ProblemCode.RETURN_ROUTE_FAILED),
     "untested version": Case(version="2.0.20", noted=ProblemCode.KEEPALIVED_UNTESTED),
     "no version": Case(version="", noted=ProblemCode.KEEPALIVED_UNTESTED),
     "track files ignored": Case(before=ignored, noted=ProblemCode.TRACK_FILES_IGNORED),
@@ -237,6 +255,8 @@ async def reported(case: Case, folder: Path) -> bytes:
     if case.password:
         (secret / "password").write_text(case.password)
     (arp := folder / "arp_ignore").write_text("0\n")
+    (conf := folder / "conf" / "eth0").mkdir(parents=True)
+    (conf / "rp_filter").write_text("1\n")
     mount = mounts.Mount(folder / "config")
     if case.files is None:
         mount.write(case.text, case.following, **case.meta)
@@ -255,6 +275,7 @@ async def reported(case: Case, folder: Path) -> bytes:
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(network, "read", read))
         stack.enter_context(mock.patch.object(network, "_ARP_IGNORE", arp))
+        stack.enter_context(mock.patch.object(network, "_CONF", conf.parent))
         stack.callback(mock.patch.stopall)
         node = Reconciler(
             node="n1",

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from kavip.api.address import parse_address
 from kavip.api.meta import LabelSelector, Requirement
-from kavip.api.pool import PoolSpec, Reservation, VIPPool
+from kavip.api.pool import PoolRouting, PoolSpec, Reservation, VIPPool
+from kavip.api.refusal import MAX_FINDINGS
 from kavip.ipam.impact import assess_edit
 from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pool import REJECTED, Barred, Pool, cautions, parse_pool
@@ -215,3 +216,69 @@ def test_stranding_names_the_services_that_an_edit_would_strand() -> None:
         "shop/api (192.0.2.6)",
     ]
     assert assess_edit(before, read(pool("edge", "192.0.2.0/28")), ledger).lost == ()
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 60), st.integers(1, 20), st.sampled_from(("", "vlan20", "bond0.30")), st.booleans()),
+        max_size=8,
+    )
+)
+def test_the_interface_of_an_address_is_that_of_its_pool(drawn: list[tuple[int, int, str, bool]]) -> None:
+    """Of the pool in force; else of the oldest pool that holds the address, so no edit of another one moves a VIP."""
+    wires = [
+        pool(
+            f"p{number}",
+            f"192.0.2.{first}-192.0.2.{first + size}",
+            interface=interface,
+            priority=-1 if is_broken else 0,
+            created=f"2026-01-01T00:00:{number:02}Z",
+        )
+        for number, (first, size, interface, is_broken) in enumerate(drawn)
+    ]
+    pools = Pools.of(wires)
+    for value in range(90):
+        address = parse_address(f"192.0.2.{value}")
+        found = pools.interface_of(address)
+        owner = pools.pool_of(address)
+        if owner is not None:
+            assert (found.interface if found else "") == owner.interface
+            assert found is None or found.pool == owner.name
+        elif found is not None:
+            claiming = [each for each in pools.known if any(span.holds(address) for span in each.ranges)]
+            assert found.pool in {each.name for each in claiming}
+            assert found.interface
+
+
+@pytest.mark.parametrize(
+    ("routing", "field"),
+    [
+        ({"gateway": "", "table": 120}, "spec.routing.gateway"),
+        ({"gateway": "198.51.100.300", "table": 120}, "spec.routing.gateway"),
+        ({"gateway": "198.51.100.200", "table": 120}, "spec.routing.gateway"),  # its own address
+        ({"gateway": "2001:db8:30::1", "table": 120}, ""),
+        ({"gateway": "198.51.100.1", "table": 0}, "spec.routing.table"),
+        ({"gateway": "198.51.100.1", "table": 255}, "spec.routing.table"),
+        ({"gateway": "198.51.100.1", "table": 2**32}, "spec.routing.table"),
+        ({"gateway": "198.51.100.1", "gateway_ipv6": "203.0.113.1", "table": 120}, "spec.routing.gatewayIPv6"),
+        ({"gateway": "0.0.0.0", "table": 120}, "spec.routing.gateway"),
+        ({"gateway": "224.0.0.1", "table": 120}, "spec.routing.gateway"),
+        ({"gateway": "fe80::1", "table": 120}, ""),
+        ({"gateway": "198.51.100.1", "gateway_ipv6": "fe80::1", "table": 2**32 - 1}, ""),
+    ],
+)
+def test_routing_is_checked(routing: dict[str, Any], field: str) -> None:
+    """Each gateway is a usable address of a family of the pool, and the table is none of the kernel's."""
+    wire = pool("dmz", "198.51.100.128/25", "2001:db8:20::/120", interface="vlan20", routing=PoolRouting(**routing))
+    parsed, findings = parse_pool(wire)
+    assert parsed is not None
+    assert [each.message.partition(":")[0] for each in findings] == ([field] if field else [])
+    assert bool(parsed.routing) is not bool(field)
+
+
+def test_routing_of_a_pool_with_too_many_errors_is_none() -> None:
+    """Its own errors are not among those that are reported."""
+    wire = pool("dmz", "198.51.100.128/25", exclude=["x"] * MAX_FINDINGS, routing=PoolRouting(gateway="x", table=254))
+    parsed, findings = parse_pool(wire)
+    assert parsed is not None and parsed.routing is None
+    assert not any("routing" in each.message for each in findings)

@@ -350,11 +350,22 @@ def test_pod_ranges_that_nodes_claim_change_no_decision(claims: list[tuple[str, 
     )
 
 
+def configurations(monkeypatch: pytest.MonkeyPatch) -> list[Pools]:
+    """The pools that ledgers get from now on."""
+    found: list[Pools] = []
+
+    def configure(_: Ledger, pools: Pools) -> frozenset[str]:
+        found.append(pools)
+        return frozenset()
+
+    monkeypatch.setattr(Ledger, "configure", configure)
+    return found
+
+
 def test_a_node_that_joins_parses_no_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its pod ranges take nothing from a pool."""
     snapshot = Snapshot.from_objects([build.pool(), build.node("n0", "10.0.0.9", pod_cidrs=["10.244.0.0/24"])])
-    configured: list[Pools] = []
-    monkeypatch.setattr(Ledger, "configure", lambda _, pools: configured.append(pools))
+    configured = configurations(monkeypatch)
     for number in range(1, 50):
         snapshot.put(build.node(f"n{number}", f"10.0.1.{number}", pod_cidrs=[f"10.244.{number}.0/24"]))
     snapshot.put(build.node("n50", "10.0.1.50", pod_cidrs=["192.0.2.128/30"]))
@@ -363,8 +374,7 @@ def test_a_node_that_joins_parses_no_pool(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_list_of_pools_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cost of a list does not grow with the square of its length."""
-    configured: list[Pools] = []
-    monkeypatch.setattr(Ledger, "configure", lambda _, pools: configured.append(pools))
+    configured = configurations(monkeypatch)
     pools = [build.pool(f"p{number}", f"10.0.{number}.0/24") for number in range(50)]
     Snapshot.from_objects([*pools, build.service("shop/web")])
     assert len(configured) == 1

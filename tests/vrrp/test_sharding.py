@@ -12,7 +12,7 @@ from kavip.memo import Memory
 from kavip.names import Reason
 from kavip.vrrp import verbatim
 from kavip.vrrp.members import Member
-from kavip.vrrp.sharding import AddressCounts, Shards, combine, shard_members
+from kavip.vrrp.sharding import EMPTY, AddressCounts, Shards, combine, shard_members
 from tests.support import build
 from tests.support.examples import examples
 from tests.vrrp.samples import shared
@@ -20,6 +20,7 @@ from tests.vrrp.samples import shared
 GROUP = build.group(instances=shared(3))
 KEYS = [f"shop/s{number}" for number in range(9)]
 ADDRESSES = [Address(4, number) for number in range(1, 12)] + [Address(6, 1)]
+ON = {Address(4, 3): "vlan20", Address(4, 6): "vlan20", Address(4, 8): "bond0.30", Address(6, 1): "vlan20"}
 TROUBLE = verbatim.shared("lb/edge")
 
 
@@ -28,7 +29,19 @@ def some_member(key: str, luck: random.Random) -> Member:
     own = ADDRESSES[KEYS.index(key)]
     addresses = luck.choice(((own,), (own,), (own,), (), tuple(luck.sample(ADDRESSES, 2)), (own, own)))
     problem = TROUBLE if luck.random() < 0.1 else None
-    return Member(key=key, addresses=addresses, local=luck.random() < 0.1, spread=luck.random() < 0.1, problem=problem)
+    return Member(
+        key=key,
+        addresses=addresses,
+        local=luck.random() < 0.1,
+        spread=luck.random() < 0.1,
+        problem=problem,
+        interfaces=tuple((each, ON[each]) for each in addresses if each in ON),
+    )
+
+
+def on(address: Address) -> str:
+    """The interface that the pool of *address* names."""
+    return ON.get(address, "")
 
 
 def changed(shards: Shards, member: Member) -> Shards:
@@ -55,14 +68,19 @@ def test_combined_shards_do_not_depend_on_the_history(luck: random.Random) -> No
     for then, reserved, kept in history:
         assert combine(replace(then, memory=Memory()), interface="eth0", reserved=reserved) == kept
         several = [address for address in ADDRESSES if sum(address in each.addresses for each in then) > 1]
-        for shard in kept.values():
-            apart = {each.key for each in shard.members if not reserved.union(several).isdisjoint(each.addresses)}
-            odd = {each.key for each in shard.members if each.local or each.spread or each.problem}
+        for name, shard in kept.items():
+            members = then.members[name]
+            apart = {each.key for each in members if not reserved.union(several).isdisjoint(each.addresses)}
+            odd = {each.key for each in members if each.local or each.spread or each.problem}
             assert {each.key for each in shard.special} == apart | odd
-            plain = [each for each in shard.members if each not in shard.special]
-            assert shard.services == tuple(sorted(each.key for each in plain if each.addresses))
-            found = [vip.address for family in (4, 6) for vip in shard.vips.get(family, ())]
-            assert found == sorted({address for each in plain for address in each.addresses})
+            plain = [each for each in members if each not in shard.special]
+            for interface in {"", *ON.values()}:
+                there = [(each, address) for each in plain for address in each.addresses if on(address) == interface]
+                part = shard.on.get(interface, EMPTY)
+                assert part.services == tuple(sorted({each.key for each, _ in there}))
+                found = [vip for family in (4, 6) for vip in part.vips.get(family, ())]
+                assert [vip.address for vip in found] == sorted({address for _, address in there})
+                assert {vip.interface for vip in found} <= {interface or "eth0"}
 
 
 def test_members_are_sharded_once() -> None:

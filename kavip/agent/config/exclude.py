@@ -63,7 +63,7 @@ def exclude(
     already = {each.name for each in localized.excluded}
     kept = _kept(sorted(faults.keys() - already), wanted, running, previous, text=localized.text)
     running |= {name: each.instance for name, each in kept.items()}
-    excluded = _excluded(localized, faults, kept)
+    excluded = exclusions(localized, faults, kept)
     if not running.keys() - {each.name for each in excluded}:
         first = excluded[0]
         return RefusedConfig(
@@ -97,10 +97,10 @@ def _kept(
     return kept
 
 
-def _excluded(
-    localized: LocalizedConfig, faults: Mapping[str, InstanceFault], kept: PreviousInstances
+def exclusions(
+    localized: LocalizedConfig, faults: Mapping[str, InstanceFault], kept: Collection[str] = ()
 ) -> tuple[Exclusion, ...]:
-    """The instances that *localized* excludes already, and those with *faults*, by name."""
+    """The instances that *localized* excludes already, and those with *faults*, by name; some are *kept*."""
     wanted = {each.name: each for each in localized.configuration.instances}
     found = {each.name: each for each in localized.excluded}
     for name, fault in faults.items():

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kavip.agent.config.model import ConfiguredInstance, InstanceFault
+from kavip.agent.config.model import ConfiguredInstance, Exclusion, InstanceFault
 from kavip.api.address import BITS, Address, read_address
 from kavip.api.agent import ProblemCode
 from kavip.vrrp.tracking import TRACK_DIR
@@ -163,9 +163,24 @@ def _missing_interface(instance: ConfiguredInstance, facts: NodeFacts) -> Instan
     for name in sorted(instance.interfaces - facts.interfaces):
         return InstanceFault(
             ProblemCode.INTERFACE_MISSING,
-            f"interface {name} does not exist on node {facts.node}; set interface or interfaceFromIP of the group",
+            f"interface {name} does not exist on node {facts.node}: create it there, or name another one in interface "
+            "(or interfaceFromIP) of the group, or in interface of the VIPPool",
+            interface=name,
         )
     return None
+
+
+def missing_interfaces(excluded: Iterable[Exclusion], facts: NodeFacts) -> frozenset[str]:
+    """The interfaces that the node lacks and because of which instances are *excluded*."""
+    named = {each.fault.interface for each in excluded} - {""}
+    named |= {vip.interface for each in excluded if each.fault.interface for vip in each.virtual_ips}
+    return frozenset(named - facts.interfaces)
+
+
+def is_in_own_subnet(wanted: Address, interface: str, facts: NodeFacts) -> bool:
+    """Whether *wanted* is in the subnet of an address of the node's own on *interface*."""
+    own = (each.virtual_ip for each in facts.held if each.virtual_ip not in facts.ours)
+    return any(each.interface == interface and _in_subnet(wanted, each) for each in own)
 
 
 def _in_subnet(wanted: Address, virtual_ip: VirtualIP) -> bool:

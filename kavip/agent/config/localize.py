@@ -9,12 +9,12 @@ fault outside the instances refuses the whole configuration. No message holds th
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Final
 
 from kavip.agent.config import validate
-from kavip.agent.config.exclude import exclude, previous_instances
+from kavip.agent.config.exclude import exclude, exclusions, previous_instances
 from kavip.agent.config.facts import NodeFacts, interface_of, unfit
 from kavip.agent.config.model import LocalizedConfig, MountedConfig, ParsedConfig, RefusedConfig
 from kavip.agent.config.sources import source_notes, unusable_sources
@@ -28,7 +28,7 @@ AUTHENTICATION_MARKER: Final = "# kavip: authentication"
 PASSWORD: Final = re.compile(r"[A-Za-z0-9_-]{1,8}")
 _CONDITION: Final = re.compile(r"( *)@(\^?)([A-Za-z0-9.-]+) (\S.*)")
 _ADDRESS: Final = re.compile(r" +([0-9A-Fa-f:.]+)/([0-9]{1,3}) dev (\S+)")
-_INTERFACE: Final = re.compile(r"^( *interface | *[0-9A-Fa-f:.]+/[0-9]+ dev )\S+$")
+_INTERFACE: Final = re.compile(r"^( *interface | *[0-9A-Fa-f:.]+/[0-9]+ dev )(\S+)$")
 _SOURCE: Final = "unicast_src_ip"
 _PEERS: Final = "    unicast_peer {"
 _NO_SOURCES: Final = frozenset(str(address) for address in NO_SOURCE.values())
@@ -68,7 +68,7 @@ def _node_text(mounted: MountedConfig, facts: NodeFacts, *, interface: str) -> s
             return fault
         lines = [part for line in lines for part in _authenticated(line, mounted.password or "")]
     if interface:
-        lines = [_INTERFACE.sub(rf"\g<1>{interface}", line) for line in lines]
+        lines = [_on_interface(line, interface, mounted.pool_interfaces) for line in lines]
     return "\n".join([_header(facts.node, mounted.config_hash, mounted.password_name), *lines])
 
 
@@ -84,7 +84,10 @@ def _without_faulty_instances(
         return _without_instances(mounted, facts, NodeProblem(first.code, first.message))
     previous = {name: each for name, each in previous_instances(good, facts).items() if name not in unusable}
     whole = LocalizedConfig(text, mounted.config_hash, ParsedConfig(found.instances))
-    localized = exclude(whole, {**unfit(found.instances, facts), **unusable, **found.faults}, previous)
+    faults = {**unfit(found.instances, facts), **unusable, **found.faults}
+    if len(faults) == len(found.instances) and all(map(mounted.is_left_out, faults.values())):
+        return replace(empty(facts.node, config_hash=mounted.config_hash), excluded=exclusions(whole, faults))
+    localized = exclude(whole, faults, previous)
     if isinstance(localized, RefusedConfig):
         return localized
     return replace(localized, notes=tuple(source_notes(localized.text, localized.configuration, facts)))
@@ -97,8 +100,18 @@ def _without_instances(mounted: MountedConfig, facts: NodeFacts, why: NodeProble
 
 def addresses_of(mounted: MountedConfig, facts: NodeFacts) -> frozenset[VirtualIP]:
     """Every address that *mounted* would add to an interface, including the addresses of refused instances."""
-    interface = _interface_from_ip(mounted, facts) if mounted.interface_from_ip else ""
-    return frozenset(each._replace(interface=interface or each.interface) for each in _addresses(mounted.text))
+    interface, kept = _interface_from_ip(mounted, facts) if mounted.interface_from_ip else "", mounted.pool_interfaces
+    found = _addresses(mounted.text)
+    return frozenset(
+        each if not interface or each.interface in kept else each._replace(interface=interface) for each in found
+    )
+
+
+def interface_on_node(mounted: MountedConfig, facts: NodeFacts, name: str) -> str:
+    """The interface of this node for the one that *mounted* calls *name*; "" if there is none."""
+    if mounted.interface_from_ip and name not in mounted.pool_interfaces:
+        name = _interface_from_ip(mounted, facts)
+    return name if name in facts.interfaces else ""
 
 
 def _addresses(text: str) -> Iterator[VirtualIP]:
@@ -205,6 +218,14 @@ def _with_track_dir(line: str, track_dir: str) -> str:
     if line.startswith(_TRACK_FILE):
         return f'    file "{track_dir}/{line.removeprefix(_TRACK_FILE)}'
     return line
+
+
+def _on_interface(line: str, interface: str, kept: Collection[str]) -> str:
+    """*line* with *interface* in place of the one that it names, unless that is one of those *kept* for addresses."""
+    match = _INTERFACE.fullmatch(line)
+    if match is None or (match[2] in kept and match[1].endswith(" dev ")):
+        return line
+    return match[1] + interface
 
 
 def _authenticated(line: str, password: str) -> Iterator[str]:

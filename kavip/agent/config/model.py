@@ -5,7 +5,8 @@ The values that the agent works with: what is mounted, what a configuration hold
 from dataclasses import dataclass
 from typing import Final
 
-from kavip.api.agent import LocalTrack, NodeProblem, ProblemCode, RefusedBy
+from kavip.api.agent import NodeProblem, ProblemCode, RefusedBy
+from kavip.api.agentconfig import LocalTrack, ReturnRoute
 from kavip.api.group import Check
 from kavip.api.spans import AddressSpans
 from kavip.vrrp.tracking import Track
@@ -73,7 +74,8 @@ class MountedConfig:
 
     *password* is None if there is none; *password_name* identifies it without its content. *held*: why the node
     runs an empty configuration for now. *is_static*: a static pod, without a controller. *next*: the configuration that
-    follows at an announced instant; *is_next*: this is that one. *detection*: None: it is off.
+    follows at an announced instant; *is_next*: this is that one. *detection*: None: it is off. *pool_interfaces*: those
+    that pools name. *routes*: the way back of replies.
     """
 
     text: str
@@ -90,10 +92,16 @@ class MountedConfig:
     next: "NextConfig | None" = None
     is_next: bool = False
     detection: ConflictDetection | None = None
+    pool_interfaces: frozenset[str] = frozenset()
+    routes: tuple[ReturnRoute, ...] = ()
 
     def __repr__(self) -> str:
         """Identify the configuration without its content: it may hold a password."""
         return f"MountedConfig({self.group} {self.config_hash})"
+
+    def is_left_out(self, fault: "InstanceFault") -> bool:
+        """Whether *fault* only means that the node takes no part: it lacks an interface that a pool names."""
+        return fault.interface in self.pool_interfaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +124,7 @@ class InstanceFault:
     code: ProblemCode
     message: str
     by: RefusedBy = RefusedBy.AGENT
+    interface: str = ""
 
     def of_instance(self, name: str) -> NodeProblem:
         """The same as a problem of the node; *name* is the instance's."""

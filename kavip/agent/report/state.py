@@ -38,9 +38,10 @@ class AgentStatus:
 
     *config_hash* belongs to the configuration that keepalived runs, *wanted_hash* to the mounted one. *prepared* is
     the digest of the next configuration if the node can switch to it; otherwise *next_refused* is the reason. *now* is
-    the node's clock meanwhile. *new_password_since*: when the mounted password first differed from the running one.
-    *hardware*: the node's hardware addresses. *conflicts*: the VIPs that other machines claim; *asked_addresses* and
-    *defences* count the VIPs that the LAN was asked for, and the announcements that defended one.
+    the node's clock meanwhile. *missing* and *next_missing*: the interfaces of the two that the node lacks.
+    *new_password_since*: when the mounted password first differed from the running one. *hardware*: the node's hardware
+    addresses. *conflicts*: the VIPs that other machines claim; *asked_addresses* and *defences* count the VIPs that the
+    LAN was asked for, and the announcements that defended one.
     """
 
     node: str
@@ -67,6 +68,9 @@ class AgentStatus:
     conflicts: tuple[ConflictReport, ...] = ()
     asked_addresses: int = 0
     defences: int = 0
+    missing: frozenset[str] = frozenset()
+    next_missing: frozenset[str] = frozenset()
+    routed_pools: tuple[str, ...] = ()
 
     @property
     def current(self) -> bool:
@@ -130,6 +134,8 @@ def agent_state(status: AgentStatus, dump: Dump | None, changes: StateChanges) -
         locals=tuple(LocalReport(track=track, ready=ready) for track, ready in status.locals),
         hardware_addresses=status.hardware,
         conflicts=status.conflicts,
+        missing_interfaces=tuple(sorted(status.missing | status.next_missing)),
+        routed_pools=status.routed_pools,
     )
 
 
@@ -164,6 +170,7 @@ def _excluded(excluded: Exclusion) -> ExcludedReport:
         kept=excluded.kept,
         virtual_ips=tuple(sorted(str(vip.address) for vip in excluded.virtual_ips)),
         code=excluded.fault.code,
+        interface=excluded.fault.interface,
     )
 
 

@@ -27,7 +27,8 @@ class Ledger:
     def __init__(self, pools: Pools | None = None) -> None:
         """Start empty, over *pools*."""
         self.waiters = Waiters()
-        self._book = AddressBook(pools or Pools(), touched=self.waiters.touch)
+        self._pools = pools or Pools()
+        self._book = AddressBook(self._pools, touched=self.waiters.touch)
         self._holdings: dict[str, Holding] = {}
         self._leaving: set[str] = set()  # Services in deletion
         self._default_group = ""
@@ -39,10 +40,19 @@ class Ledger:
         self.offers = Offers(self._book)
 
     # --- objects as observed --------------------------------------------------------------------------------------
-    def configure(self, pools: Pools) -> None:
-        """Replace the pools; in O(holders). Every Service keeps what it holds."""
+    def configure(self, pools: Pools) -> frozenset[str]:
+        """
+        Replace the pools; in O(holders). Every Service keeps what it holds.
+
+        Returns the Services with an address to which *pools* give another interface than the pools before.
+        """
+        before, self._pools = self._pools, pools
         self._book.configure(pools)
         self.waiters.touch_all()
+        if before.interfaces == pools.interfaces:
+            return frozenset()
+        moving = (each for each in self.claims if before.interface_of(each) != pools.interface_of(each))
+        return frozenset(terms.key for address in moving for terms in self.claims.claimants(address))
 
     def observe(self, key: str, service: Service | None, *, group: str = "") -> None:
         """

@@ -8,10 +8,12 @@ Reconciles one KeepalivedGroup. PURE.
   :mod:`~kavip.reconcile.group.members`: its Services, each with its VIPs;
   :mod:`~kavip.reconcile.group.routerids`: the VRID of each instance;
   :mod:`~kavip.reconcile.group.deadnodes`: the dead nodes, which spread VIPs avoid;
+  :mod:`~kavip.reconcile.group.lackingnodes`: the nodes without an interface that a pool names;
   :mod:`~kavip.reconcile.group.placedunits`: the instances that keep their place;
   :mod:`~kavip.reconcile.group.successors`: the nodes that may take over from a drained one with ``noPreempt``;
   :mod:`~kavip.reconcile.group.configuration`: the text, and what of it may roll from node to node;
   :mod:`~kavip.reconcile.group.sizing`: what fits into one ConfigMap;
+  :mod:`~kavip.reconcile.group.links`: what nodes need of pools besides the text;
   :mod:`~kavip.reconcile.group.localpolicy`: how nodes learn of endpoints for ``externalTrafficPolicy: Local``;
   :mod:`~kavip.reconcile.group.detection`: what agents need to find out whether another machine has a VIP;
 * :mod:`~kavip.reconcile.group.rollout`: what to publish, apply and replace now:

@@ -15,6 +15,7 @@ from kavip.api.refusal import Refusal
 from kavip.errors import UnsafeValue
 from kavip.memo import Memory
 from kavip.names import Reason
+from kavip.reconcile.group.links import links_of
 from kavip.reconcile.group.localpolicy import reserved_bytes
 from kavip.reconcile.group.routerids import RouterIDs
 from kavip.reconcile.group.sizing import Fitted, fit
@@ -94,10 +95,11 @@ class ConfigurationBuilder:
 
     def _fit(self, members: Shards, router_ids: RouterIDs) -> Fitted:
         """The model and text of those members that fit into the ConfigMap."""
+        link_bytes = 2 * links_of(self.snapshot, members).size  # those that run, and the next ones
 
         def build(kept: Iterable[Member]) -> tuple[Model, Config]:
             model = self._model(kept, router_ids.persisted, members.memory)
-            agent_bytes = reserved_bytes(self.snapshot, self.group, model)
+            agent_bytes = link_bytes + reserved_bytes(self.snapshot, self.group, model)
             return model, config.render(model, agent_bytes=agent_bytes, memory=members.memory)
 
         return fit(members, build)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kavip.api import conditions
-from kavip.api.agent import LocalTrack
+from kavip.api.agentconfig import LocalTrack
 from kavip.api.cluster import Node
 from kavip.api.group import GroupStatus, KeepalivedGroup
 from kavip.api.refusal import Refusal
@@ -16,6 +16,8 @@ from kavip.reconcile.group.configuration import ConfigurationBuilder, GroupConfi
 from kavip.reconcile.group.deadnodes import dead_nodes
 from kavip.reconcile.group.detection import Detection, detection_of, without_unloaded
 from kavip.reconcile.group.existing import Existing
+from kavip.reconcile.group.lackingnodes import lacking_interfaces
+from kavip.reconcile.group.links import links_of
 from kavip.reconcile.group.localpolicy import local_tracks
 from kavip.reconcile.group.members import members_of
 from kavip.reconcile.group.placedunits import placed_units
@@ -25,6 +27,7 @@ from kavip.reconcile.observed import neighbours
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import GroupReservation, ReconcileOptions
 from kavip.reconcile.rollout.peers import is_final, next_peers, rollout_status
+from kavip.reconcile.rollout.poollinks import PoolLinks
 from kavip.snapshot import Snapshot
 from kavip.vrrp import keys
 from kavip.vrrp.members import drained_of
@@ -40,7 +43,7 @@ class Desired:
 
     *members*: its Services with their VIPs. *excluded*: by Service, why the configuration lacks it for now. *nodes*:
     those of the group. *leaving_nodes*: nodes that keep their pod, but would get no new one. *locals*: how the nodes
-    learn where Services of policy ``Local`` have endpoints.
+    learn where Services of policy ``Local`` have endpoints. *links*: what the nodes need of pools.
 
     *is_persisted*: VRIDs and port stand in the status, so objects may use them. *is_rolling*: a node waits to join, to
     leave or to change its address. *awaits_groups*: a VIP waits until another group has given it up. *detection*: of
@@ -55,6 +58,7 @@ class Desired:
     port: int
     configuration: GroupConfiguration
     locals: tuple[LocalTrack, ...]
+    links: PoolLinks
     is_persisted: bool
     is_rolling: bool
     awaits_groups: bool
@@ -105,16 +109,11 @@ def desired_of(
     seeds = [seed_of(group.key, key) for key in router_ids.persisted]
     states, contacts = observed.agents.states_of(group.key), observed.agents.contacts_of(group.key)
     dead = dead_nodes(snapshot, group, observed.agents, existing.running)
-    placed = placed_units(
-        group,
-        existing.published,
-        running.values(),
-        states,
-        contacts=contacts,
-        is_settled=not (status.behind or status.leaving or dead),
-    )
+    settled = not (status.behind or status.leaving or dead)
+    placed = placed_units(group, existing.published, running.values(), states, contacts=contacts, is_settled=settled)
     homes = {seed_of(group.key, unit): node for unit, node in placed.homes.items()}
-    peers = next_peers((*nodes, *leaving), status, seeds=seeds, homes=homes, spec=group.spec)
+    lacking = lacking_interfaces(members.pool_interfaces, states, existing.running)
+    peers = next_peers((*nodes, *leaving), status, seeds=seeds, homes=homes, spec=group.spec, lacking=lacking)
     candidates = candidates_of(drained_of(peers), states, contacts)
     builder = ConfigurationBuilder(snapshot, group, peers, running, coexistence, placed, dead, candidates)
     configuration = builder.build(members, router_ids)
@@ -127,8 +126,9 @@ def desired_of(
         port=port,
         configuration=configuration,
         locals=local_tracks(snapshot, group, configuration.final) if configuration.final else (),
+        links=links_of(snapshot, members),
         is_persisted=router_ids.is_settled and _is_port_persisted(group, port),
-        is_rolling=not is_final(peers, (*nodes, *leaving), status, group.spec),
+        is_rolling=not is_final(peers, (*nodes, *leaving), status, group.spec, lacking),
         awaits_groups=bool(withheld),
         detection=detection_of(
             snapshot,

@@ -18,7 +18,7 @@ from typing import Final
 
 from kavip import names
 from kavip.api.address import Address
-from kavip.api.agent import DetectionConfig, decode_config
+from kavip.api.agentconfig import DetectionConfig, decode_config
 from kavip.api.group import KeepalivedGroup
 from kavip.api.spans import MOST, AddressSpans, read_spans, spans_of, widened
 from kavip.ipam.ranges import Range, find

@@ -13,7 +13,7 @@ priority. :mod:`kavip.vrrp.instances` adds the track file to the instance.
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from kavip.api.agent import LocalTrack
+from kavip.api.agentconfig import LocalTrack
 from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
 from kavip.snapshot import Snapshot

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from kavip import names
-from kavip.api.agent import DetectionConfig, LocalTrack, encode_config
+from kavip.api.agentconfig import DetectionConfig, LocalTrack, encode_config
 from kavip.api.group import CaFrom, GroupSpec, KeepalivedGroup
 from kavip.reconcile.rollout.configmap import PublishedRevisions, agent_config, compressed, secret_folder
 from kavip.vrrp import targets, tracking

@@ -2,7 +2,8 @@
 The members of a group: its Services, each with the VIPs that may run in this group.
 
 A VIP runs in one group only: in two it would be on two nodes at once. A Service with policy ``Local`` whose VIPs are
-spread also has the nodes of its endpoints, and one that prefers nodes has these.
+spread also has the nodes of its endpoints, and one that prefers nodes has these. The pool of an address says on which
+interface it lives, also if the pool does not serve the Service any more.
 """
 
 from dataclasses import replace
@@ -25,7 +26,9 @@ def members_of(snapshot: Snapshot, group: KeepalivedGroup) -> Shards:
     count = shard_count(group)
 
     def make(service: Service) -> Member | None:
-        return member_of(service, group) if snapshot.allows(group, service.metadata.namespace) else None
+        if not snapshot.allows(group, service.metadata.namespace):
+            return None
+        return member_of(service, group, snapshot.interface_of)
 
     made = snapshot.derived(group.key, group.spec, make, lambda key: shard_of(key, count))
     sharers: dict[Address, Sharers] = {}  # once for each address, however many Services share it

@@ -13,7 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from kavip import names
-from kavip.api.agent import DetectionConfig, ProblemCode
+from kavip.api.agent import ProblemCode
+from kavip.api.agentconfig import DetectionConfig
 from kavip.api.cluster import Pod
 from kavip.api.group import KeepalivedGroup
 from kavip.api.refusal import Refusal

@@ -125,7 +125,7 @@ class _Circumstances(NamedTuple):
     allowed: tuple[str, ...] | None
     has_nodes: bool
     ready: tuple[str, ...]
-    apart: tuple[tuple[str, tuple[ExcludedInstance, ...], frozenset[str]], ...]
+    apart: tuple[tuple[str, tuple[ExcludedInstance, ...], frozenset[str], frozenset[str]], ...]
 
 
 class _Memory:
@@ -189,5 +189,6 @@ def _circumstances(serving: ServingGroup) -> _Circumstances:
     group, snapshot, allowed = serving.group, serving.snapshot, None
     if group and group.spec.allowed_namespaces is not None:
         allowed = tuple(sorted(name for name in snapshot.namespaces if snapshot.allows(group, name)))
-    apart = tuple((node, state.excluded, state.unready) for node, state in sorted(serving.states.items()))
+    states = sorted(serving.states.items())
+    apart = tuple((node, state.excluded, state.unready, state.missing) for node, state in states)
     return _Circumstances(group is not None, allowed, serving.has_nodes, serving.ready, apart)

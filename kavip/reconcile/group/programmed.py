@@ -2,16 +2,17 @@
 The condition ``Programmed`` of a group: whether every node runs its configuration, and why not.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kavip.api.agent import ProblemCode
+from kavip.api.agentconfig import ReturnRoute
 from kavip.api.group import KeepalivedGroup
 from kavip.names import ConditionType, Reason
 from kavip.reconcile.group.desired import Desired
 from kavip.reconcile.observed.agentstates import NodeState
 from kavip.reconcile.plan import ConditionState
-from kavip.reconcile.text import few
+from kavip.reconcile.text import few, left_out
 
 _CONFLICT: Final = ProblemCode.ADDRESS_CONFLICT
 
@@ -38,13 +39,16 @@ def programmed(
     ready = [node.metadata.name for node in desired.nodes if node.is_ready]
     lagging = [name for name in ready if not runs(states, name, config_hash)]
     if ready and not lagging:
-        if message := _exclusions(ready, states, config_hash):
+        interfaces = desired.members.pool_interfaces
+        if message := _exclusions(ready, states, config_hash, interfaces):
             return ConditionState("False", Reason.REFUSED_BY_AGENT, message)
         if switchover:
             return ConditionState("False", Reason.PENDING, switchover)
         if desired.router_ids.unavailable:
             return ConditionState("False", Reason.PENDING, "; ".join(desired.router_ids.unavailable))
-        return ConditionState("True", Reason.PROGRAMMED, f"every node runs configuration {config_hash}")
+        notes = [f"every node runs configuration {config_hash}", *_left_out(ready, states, interfaces)]
+        notes += _unrouted(ready, states, desired.links.routes)
+        return ConditionState("True", Reason.PROGRAMMED, "; ".join(notes))
     if refusal := _first_refusal(group, lagging, states):
         return refusal
     if switchover:
@@ -72,6 +76,25 @@ def _first_refusal(
     return None
 
 
+def _left_out(nodes: Sequence[str], states: Mapping[str, NodeState], interfaces: frozenset[str]) -> Iterator[str]:
+    """Which of *nodes* hold no VIPs on which of *interfaces*, because they lack it."""
+    for interface in sorted(interfaces):
+        lacking = [node for node in nodes if node in states and interface in states[node].missing]
+        if lacking:
+            yield left_out(interface, lacking)
+
+
+def _unrouted(nodes: Sequence[str], states: Mapping[str, NodeState], routes: Iterable[ReturnRoute]) -> Iterator[str]:
+    """Which of *nodes* do not route replies as *routes* want; an earlier agent gives no reason among its warnings."""
+    for route in routes:
+        there = [node for node in nodes if node in states and route.interface not in states[node].missing]
+        if lacking := [node for node in there if route.pool not in states[node].routed]:
+            yield (
+                f"replies of VIPPool {route.pool} are not routed by its gateway on {few(lacking)}: see "
+                f"{ConditionType.READY}, or replace pods with an agent of an earlier kavip"
+            )
+
+
 def _missing_secret(group: KeepalivedGroup) -> str:
     """Which Secret to create, because agents do not report its name; "" if the group has no password any more."""
     wanted = group.spec.password_auth
@@ -81,11 +104,18 @@ def _missing_secret(group: KeepalivedGroup) -> str:
     return f"Secret {key} (spec.passwordAuth) does not exist, or has no key {wanted.secret_key}: create it"
 
 
-def _exclusions(nodes: Sequence[str], states: Mapping[str, NodeState], config_hash: str) -> str:
-    """The instances that *nodes* exclude, and the reason of the first; "" for none."""
+def _exclusions(
+    nodes: Sequence[str], states: Mapping[str, NodeState], config_hash: str, interfaces: frozenset[str]
+) -> str:
+    """
+    The instances that *nodes* exclude, and the reason of the first; "" for none.
+
+    That a node lacks one of *interfaces*, which pools name, is no fault.
+    """
     excluded = ((node, each) for node in nodes if node in states for each in states[node].excluded)
     # the configuration is right where another machine has a VIP: the Service reports that
-    found = sorted((each.name, each.reason, node) for node, each in excluded if each.code is not _CONFLICT)
+    faulty = ((node, each) for node, each in excluded if each.code is not _CONFLICT)
+    found = sorted((each.name, each.reason, node) for node, each in faulty if each.interface not in interfaces)
     if not found:
         return ""
     instances = list(dict.fromkeys(name for name, _, _ in found))

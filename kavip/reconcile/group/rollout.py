@@ -17,6 +17,8 @@ from kavip.reconcile.group.objects import ObjectsPlan, plan_objects
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import ProbeTarget, ReconcileOptions
 from kavip.reconcile.rollout.configmap import Revision, settings_of
+from kavip.reconcile.rollout.difference import rolled_links
+from kavip.reconcile.rollout.poollinks import PoolLinks
 from kavip.reconcile.rollout.readiness import new_password_since, readiness_of
 from kavip.reconcile.rollout.switchover import Switchover, plan_switchover
 from kavip.reconcile.takeover.replacement import Replacement, plan_replacement
@@ -83,11 +85,19 @@ def _plan_switchover(
     renewed = new_password_since(group.key, observed.agents) is not None
     settings = replace(settings_of(group), renewals=(running.settings.renewals if running else 0) + renewed)
     wanted = configuration.next or configuration.current
-    following = Revision(wanted.text, wanted.hash, settings, renewed=renewed)
+    following = Revision(wanted.text, wanted.hash, settings, renewed, desired.links)
     current = Revision(
-        configuration.current.text, configuration.current.hash, running.settings if running else settings
+        configuration.current.text,
+        configuration.current.hash,
+        running.settings if running else settings,
+        links=_current_links(running, following, desired),
     )
-    is_new = configuration.next is not None or following.settings != current.settings or renewed
+    is_new = (
+        configuration.next is not None
+        or following.settings != current.settings
+        or following.links.routes != current.links.routes
+        or renewed
+    )
     if existing.takeover.is_active:
         is_new = False  # pods of keepalived-operator cannot switch, and they decide what may run with them
     ask = partial(
@@ -100,6 +110,16 @@ def _plan_switchover(
     )
     following_or_none = following if is_new else None
     return plan_switchover(existing.published, current=current, following=following_or_none, ask=ask, now=now)
+
+
+def _current_links(running: Revision | None, following: Revision, desired: Desired) -> PoolLinks:
+    """What the nodes need of pools until all have switched to *following*."""
+    if running is None:
+        return following.links
+    model = desired.configuration.model
+    named = frozenset[str]().union(*(each.interfaces for each in model.instances)) if model else frozenset[str]()
+    known = {*running.links.interfaces, *following.links.interfaces}
+    return replace(rolled_links(running, following), interfaces=tuple(sorted(named & known)))
 
 
 # --- where the agents are asked ---------------------------------------------------------------------------------------

@@ -97,6 +97,8 @@ def node_state(
         unready=frozenset(short_line(each.track) for each in state.locals if each.ready is False),
         hardware=tuple(filter(is_hardware, state.hardware_addresses)),
         claimed=tuple(sorted(_claimed(state, find))),
+        missing=frozenset(map(short_line, state.missing_interfaces)),
+        routed=frozenset(map(short_line, state.routed_pools)),
     )
 
 
@@ -115,6 +117,7 @@ def resumed(state: NodeState, before: NodeState) -> NodeState:
         runs=before.runs,
         instance_of=before.instance_of,
         excluded=before.excluded,
+        missing=before.missing,
     )
 
 
@@ -149,6 +152,7 @@ def _excluded(excluded: ExcludedReport, find: Callable[[str], Address | None]) -
         kept=excluded.kept,
         virtual_ips=frozenset(address for text in excluded.virtual_ips if (address := find(text))),
         code=excluded.code,
+        interface=short_line(excluded.interface),
     )
 
 

@@ -46,6 +46,7 @@ class ExcludedInstance:
     An instance that one node does not run as the configuration requires.
 
     *by_keepalived*: keepalived refuses what is written in it. *kept*: the node continues with its previous version.
+    *interface*: the one that the node lacks; "": the cause is another one.
     """
 
     name: str
@@ -54,6 +55,7 @@ class ExcludedInstance:
     kept: bool = False
     virtual_ips: frozenset[Address] = frozenset()
     code: ProblemCode = ProblemCode.NONE
+    interface: str = ""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -91,7 +93,8 @@ class NodeState:
     will. *drift*: by how many seconds its clock differs from ours; 0: too little to matter; None: not reported.
     *new_password*: since when the mounted password differs from the one in use. *unready*: the track files of Services
     without a ready endpoint on the node. *hardware*: the hardware addresses of the node; an earlier agent reports none.
-    *claimed*: the VIPs that another machine claims.
+    *claimed*: the VIPs that another machine claims. *missing*: the interfaces that it lacks. *routed*: the pools whose
+    replies it routes.
     """
 
     config_hash: str = ""
@@ -114,6 +117,8 @@ class NodeState:
     unready: frozenset[str] = frozenset()
     hardware: tuple[str, ...] = ()
     claimed: tuple[ClaimedAddress, ...] = ()
+    missing: frozenset[str] = frozenset()
+    routed: frozenset[str] = frozenset()
 
     @property
     def note(self) -> str:

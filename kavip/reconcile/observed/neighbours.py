@@ -21,7 +21,7 @@ from kavip.reconcile.observed.objects import OwnedObjects
 from kavip.snapshot import Snapshot
 from kavip.vrrp.members import Member
 from kavip.vrrp.running import NO_INSTANCES, RunningInstance, running_instances
-from kavip.vrrp.sharding import Shards
+from kavip.vrrp.sharding import Shards, shard_of_instance
 
 _ADDRESSES: Final = attrgetter("addresses")
 
@@ -73,7 +73,8 @@ def withhold(
     """
     if not elsewhere.texts:
         return members, {}
-    new = (members.memory.last(_new, share, some, running.get(share)) for share, some in members.members.items())
+    runs = _runs_by_share(running)
+    new = (members.memory.last(_new, share, some, runs.get(share, ())) for share, some in members.members.items())
     held = elsewhere.holders(frozenset[Address]().union(*new).difference(*(run.carried for run in running.values())))
     if not held:
         return members, {}
@@ -89,9 +90,18 @@ def withhold(
     return members.map(lambda each: _without(each, held), waiting.keys()), refusals
 
 
-def _new(members: tuple[Member, ...], run: RunningInstance | None) -> frozenset[Address]:
-    """The addresses of *members* that the instance of their share does not *run* yet."""
-    return frozenset(chain.from_iterable(map(_ADDRESSES, members))) - (run.carried if run else frozenset())
+def _runs_by_share(running: Mapping[str, RunningInstance]) -> Mapping[str, tuple[RunningInstance, ...]]:
+    """The Shared instances that run of each share, on all interfaces and of both families."""
+    found: dict[str, list[RunningInstance]] = {}
+    for name in sorted(running):
+        found.setdefault(shard_of_instance(name), []).append(running[name])
+    return {share: tuple(some) for share, some in found.items()}
+
+
+def _new(members: tuple[Member, ...], runs: tuple[RunningInstance, ...]) -> frozenset[Address]:
+    """The addresses of *members* that no instance of their share *runs* yet."""
+    every = frozenset(chain.from_iterable(map(_ADDRESSES, members)))
+    return every.difference(*(run.carried for run in runs))
 
 
 def _without(member: Member, held: Mapping[Address, str]) -> Member:

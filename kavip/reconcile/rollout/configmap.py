@@ -17,10 +17,11 @@ from typing import Final
 import msgspec
 
 from kavip import names
-from kavip.api.agent import AgentConfig, RevisionConfig, decode_config
+from kavip.api.agentconfig import AgentConfig, RevisionConfig, decode_config
 from kavip.api.group import KeepalivedGroup
 from kavip.api.instant import instant_text, read_instant
 from kavip.api.workload import ConfigMap
+from kavip.reconcile.rollout.poollinks import NO_LINKS, PoolLinks
 from kavip.vrrp.groupspec import has_password
 from kavip.vrrp.running import RunningInstance, running_instances
 
@@ -58,18 +59,25 @@ class NodeSettings:
 
 @dataclass(frozen=True)
 class Revision:
-    """A text with its *settings*. *renewed*: with the password that is mounted now, whichever one nodes run."""
+    """
+    A text with its *settings* and the *links* of pools.
+
+    *renewed*: with the password that is mounted now, whichever one nodes run.
+    """
 
     text: str
     hash: str
     settings: NodeSettings = NodeSettings()
     renewed: bool = False
+    links: PoolLinks = NO_LINKS
 
     @property
     def digest(self) -> str:
         """The name under which agents report that they are prepared for it."""
-        settings = self.settings
+        settings, links = self.settings, self.links
         whole = [self.hash, settings.interface_from_ip, settings.secret, settings.secret_key, self.renewed]
+        if links != NO_LINKS:  # without any, the digest is that of earlier versions
+            whole += [links.interfaces, links.routes]
         return hashlib.sha256(msgspec.json.encode(whole)).hexdigest()[:_HASH_LENGTH]
 
     @cached_property
@@ -126,11 +134,13 @@ def read_published(configmap: ConfigMap | None, wanted: NodeSettings) -> Publish
     settings = _settings(config)
     if config.authentication and not settings.secret:
         settings = replace(settings, secret=wanted.secret, secret_key=wanted.secret_key)
-    current = Revision(text, config.config_hash, settings)
+    current = Revision(text, config.config_hash, settings, links=_links(config))
     binary = ((configmap.binary_data if configmap else None) or {}).get(names.NEXT_KEY, "")
     if config.next is None or (found := _unpacked(binary) if binary else text) is None:
         return PublishedRevisions(current)
-    following = Revision(found, config.next.config_hash, _settings(config.next), config.next.renewed)
+    following = Revision(
+        found, config.next.config_hash, _settings(config.next), config.next.renewed, _links(config.next)
+    )
     return PublishedRevisions(current, following, read_instant(config.switch_at), config.tries, config.blame)
 
 
@@ -155,6 +165,8 @@ def agent_config(published: PublishedRevisions) -> AgentConfig:
         secret_key=current.settings.secret_key,
         password=current.settings.password,
         renewals=current.settings.renewals,
+        pool_interfaces=current.links.interfaces,
+        routes=current.links.routes,
         switch_at=instant_text(published.switch_at) if following else "",
         tries=published.aborts if following else 0,
         blame=published.abort_cause if following else "",
@@ -167,6 +179,8 @@ def agent_config(published: PublishedRevisions) -> AgentConfig:
             password=following.settings.password,
             renewals=following.settings.renewals,
             renewed=following.renewed,
+            pool_interfaces=following.links.interfaces,
+            routes=following.links.routes,
         )
         if following
         else None,
@@ -175,6 +189,10 @@ def agent_config(published: PublishedRevisions) -> AgentConfig:
 
 def _settings(config: RevisionConfig) -> NodeSettings:
     return NodeSettings(config.interface_from_ip, config.secret, config.secret_key, config.renewals)
+
+
+def _links(config: RevisionConfig) -> PoolLinks:
+    return PoolLinks(config.pool_interfaces, config.routes)
 
 
 def _unpacked(binary: str) -> str | None:

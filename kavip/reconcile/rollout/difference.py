@@ -2,26 +2,42 @@
 Whether a change may roll from node to node, or all nodes must make it at one instant.
 
 Nodes that differ in what keepalived must agree on become two masters. So does a node that has an address in another
-instance than its peers have.
+instance than its peers have. An address that changes its interface would be away while a node that lacks the new one is
+master, so this change waits for all nodes too.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 
 from kavip.api.address import Address
+from kavip.api.agentconfig import ReturnRoute
 from kavip.reconcile.rollout.configmap import Revision
+from kavip.reconcile.rollout.poollinks import PoolLinks, is_routed
 from kavip.vrrp.identity import Identity, agree
 from kavip.vrrp.running import RunningInstance
 
 
 def may_roll(before: Revision, after: Revision) -> bool:
-    """Whether a node with *before* and a node with *after* hear each other."""
+    """Whether a node with *before* and a node with *after* hear each other, and have the same way back of replies."""
     if (before.settings, before.renewed) != (after.settings, after.renewed):
+        return False
+    if rolled_links(before, after).routes != after.links.routes:
         return False
     one, other = before.running, after.running
     return all(agree(one[name].identity, other[name].identity) for name in one.keys() & other.keys()) and not (
-        _moves_addresses(one, other)
+        _moved_fields(one, other)
     )
+
+
+def rolled_links(before: Revision, after: Revision) -> PoolLinks:
+    """The links of *before* with what may roll from node to node of those of *after*."""
+
+    def stays(route: ReturnRoute) -> bool:
+        kept = frozenset[Address]().union(*(each.carried for each in before.running.values()))
+        kept &= frozenset[Address]().union(*(each.carried for each in after.running.values()))
+        return is_routed(kept, route)
+
+    return before.links.rolled(after.links, stays)
 
 
 def switched_fields(before: Revision, after: Revision) -> str:
@@ -34,13 +50,14 @@ def describe(before: Revision, after: Revision) -> str:
     one, other, found = before.running, after.running, set[str]()
     for name in one.keys() & other.keys():
         found |= _changed_fields(one[name].identity, other[name].identity)
-    if _moves_addresses(one, other):
-        found.add("the instances in which VIPs live")
+    found |= _moved_fields(one, other)
     if before.settings.interface_from_ip != after.settings.interface_from_ip:
         found.add("interfaceFromIP")
     unchanged = replace(after.settings, interface_from_ip=before.settings.interface_from_ip)
     if after.renewed or before.settings != unchanged:
         found.add("password")
+    if rolled_links(before, after).routes != after.links.routes:
+        found.add("routing")
     return ", ".join(sorted(found)) or "VRIDs"
 
 
@@ -59,10 +76,18 @@ def _changed_fields(one: Identity, other: Identity) -> set[str]:
     return {field for field, differs in fields.items() if differs}
 
 
-def _moves_addresses(before: Mapping[str, RunningInstance], after: Mapping[str, RunningInstance]) -> bool:
-    """Whether *after* has an address in another instance than *before*."""
-    places = {vip.address: name for name, each in before.items() for vip in each.virtual_ips}
-    return any(places.get(vip.address, name) != name for name, each in after.items() for vip in each.virtual_ips)
+def _moved_fields(before: Mapping[str, RunningInstance], after: Mapping[str, RunningInstance]) -> set[str]:
+    """Whether *after* has an address in another instance, or on another interface, than *before*."""
+    places = {vip.address: (name, vip.interface) for name, each in before.items() for vip in each.virtual_ips}
+    found: set[str] = set()
+    for name, each in after.items():
+        for vip in each.virtual_ips:
+            where, interface = places.get(vip.address, (name, vip.interface))
+            if where != name:
+                found.add("the instances in which VIPs live")
+            if interface != vip.interface:
+                found.add("interface")
+    return found
 
 
 def _advertised(identity: Identity) -> list[Address]:

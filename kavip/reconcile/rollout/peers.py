@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from kavip.api.address import BITS, Address
@@ -38,6 +39,11 @@ PATIENCE: Final = 30.0
 RECHECK: Final = 5.0
 """Seconds after which a group is reconciled again while a node waits to join or to leave."""
 
+Lacking = Mapping[str, frozenset[str]]
+"""By node, the interfaces that it lacks."""
+
+NOTHING_LACKING: Final[Lacking] = MappingProxyType({})
+_NO_INTERFACES: Final = frozenset[str]()
 _NAME: Final = attrgetter("name")
 _NO_PARTICIPANTS: Final = RunningNodes()
 _DEFAULTS: Final = GroupSpec()
@@ -112,15 +118,16 @@ def next_peers(
     seeds: Iterable[str],
     homes: Mapping[str, str] = NO_HOMES,
     spec: GroupSpec = _DEFAULTS,
+    lacking: Lacking = NOTHING_LACKING,
 ) -> tuple[Peer, ...]:
     """
     The peers of the next text, by name: *nodes* as far as they may join, leave or move now.
 
     *seeds* are the strings from which the priorities of the group's instances are derived, *homes* the homes of some of
     them. *spec* is the group's, which says which nodes it prefers, and what drains one. A node that leaves stays
-    drained, but is not preferred any more.
+    drained, but is not preferred any more. *lacking*: by node, the interfaces that it lacks.
     """
-    final, running = _final_peers(nodes, status, spec), status.running
+    final, running = _final_peers(nodes, status, spec, lacking), status.running
     if not running.listed:
         return tuple(final[name] for name in sorted(final))
     is_complete = status.is_complete(name for name, peer in final.items() if peer.ipv4 or peer.ipv6)
@@ -135,9 +142,15 @@ def next_peers(
     )
 
 
-def is_final(peers: Iterable[Peer], nodes: Iterable[Node], status: RolloutStatus, spec: GroupSpec = _DEFAULTS) -> bool:
+def is_final(
+    peers: Iterable[Peer],
+    nodes: Iterable[Node],
+    status: RolloutStatus,
+    spec: GroupSpec = _DEFAULTS,
+    lacking: Lacking = NOTHING_LACKING,
+) -> bool:
     """Whether *peers* are the final state of *nodes*, of a group with *spec*."""
-    return sorted(_final_peers(nodes, status, spec).values(), key=_NAME) == sorted(peers, key=_NAME)
+    return sorted(_final_peers(nodes, status, spec, lacking).values(), key=_NAME) == sorted(peers, key=_NAME)
 
 
 def _is_overdue(pod: Pod, now: datetime) -> bool:
@@ -159,7 +172,7 @@ def _is_behind(node: str, group: str, config_hash: str, agents: AgentStates) -> 
     return contact is None or agents.at - contact.last <= PATIENCE
 
 
-def _final_peers(nodes: Iterable[Node], status: RolloutStatus, spec: GroupSpec) -> dict[str, Peer]:
+def _final_peers(nodes: Iterable[Node], status: RolloutStatus, spec: GroupSpec, lacking: Lacking) -> dict[str, Peer]:
     """
     The final participation of the nodes, by name.
 
@@ -175,6 +188,7 @@ def _final_peers(nodes: Iterable[Node], status: RolloutStatus, spec: GroupSpec) 
             _source(node, 6, running),
             preference=preference_of(spec.placement, node.metadata.labels),
             is_drained=name in drained,
+            lacking=lacking.get(name, _NO_INTERFACES),
         )
         for node in nodes
     }
@@ -208,8 +222,11 @@ def _peer(name: str, final: Peer | None, running: RunningNodes, *, is_listed: bo
         is_done = is_complete and is_listed and source == new
         accepted |= ({new} if new else set()) | (frozenset() if is_done else known)
     further = tuple(sorted(accepted - set(sources.values())))
-    preference, is_drained = (final.preference, final.is_drained) if final else (0, name in running.drained)
-    return Peer(name, sources[4], sources[6], further, is_listed, preference, is_drained)
+    if final is not None:
+        preference, is_drained, lacking = final.preference, final.is_drained, final.lacking
+    else:
+        preference, is_drained, lacking = 0, name in running.drained, running.lacking_of(name)
+    return Peer(name, sources[4], sources[6], further, is_listed, preference, is_drained, lacking)
 
 
 def _next_listed(current: frozenset[str], target: set[str], seeds: Iterable[str], order: _Order) -> frozenset[str]:

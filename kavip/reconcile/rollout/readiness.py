@@ -5,8 +5,8 @@ Every node with a pod of the group counts, also one that is not ready or has lef
 on the segment, and would be a second master.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -66,7 +66,17 @@ def readiness_of(
             if (now - since).total_seconds() < RENEWED_AFTER:
                 problem = "the new password is not mounted there yet"
         found.append(NodeReadiness(name, problem, state.switch_at if state else ""))
+    if absent := _absent_interface(running, following, [agents.states_of(group).get(each.node) for each in found]):
+        problem = f"interface {absent} exists on no node: create it, or change spec.interface of the VIPPool"
+        found = [replace(each, problem=each.problem or problem) for each in found]
     return tuple(found)
+
+
+def _absent_interface(running: Revision, following: Revision, states: Sequence[NodeState | None]) -> str:
+    """An interface that *following* needs for VIPs, *running* does not, and all nodes lack; "" if there is none."""
+    missing = [each.missing if each else frozenset[str]() for each in states]
+    absent = frozenset(following.links.interfaces).difference(running.links.interfaces).intersection(*missing)
+    return min(absent, default="")
 
 
 def _unreachable(node: Node | None, contact: Contact | None, state: NodeState | None) -> str:

@@ -17,7 +17,7 @@ from kavip.names import ConditionType, Reason
 from kavip.reconcile.observed.agentstates import ExcludedInstance
 from kavip.reconcile.plan import ConditionState
 from kavip.reconcile.service.vips import ServiceVIPs
-from kavip.reconcile.text import few
+from kavip.reconcile.text import few, left_out
 from kavip.vrrp import preference
 
 _VERBATIM: Final = names.VERBATIM_ANNOTATION
@@ -65,6 +65,16 @@ def _router_id_left(vips: ServiceVIPs) -> Refusal | None:
     if vips.problem is None or vips.problem.reason != Reason.ROUTER_IDS_EXHAUSTED:
         return None
     return None if vips.serving.has_free_router_id else vips.problem
+
+
+def _nodes_have_interface(vips: ServiceVIPs) -> Refusal | None:
+    """A node without the interface of a VIP is left out; it must not be every node."""
+    lacking, ready = vips.left_out, vips.serving.ready
+    if not ready or len(lacking) < len(ready):
+        return None
+    interface = min(lacking.values())
+    message = f"no node of KeepalivedGroup {vips.serving.key} has interface {interface}, which the VIPPool names"
+    return Refusal(Reason.NO_NODES, f"{message}: create it there, or change spec.interface of the pool")
 
 
 def _group_has_nodes(vips: ServiceVIPs) -> Refusal | None:
@@ -129,7 +139,7 @@ def _not_excluded(vips: ServiceVIPs) -> Refusal | None:
 
 def _excluded(vips: ServiceVIPs, node: str) -> Iterable[ExcludedInstance]:
     state, addresses = vips.serving.states.get(node), frozenset(vips.addresses)
-    excluded = state.excluded if state else ()
+    excluded = state.excluded if state and node not in vips.left_out else ()
     return (each for each in excluded if _is_own(each, vips.service) or each.virtual_ips & addresses)
 
 
@@ -148,14 +158,17 @@ CHECKS: Final[tuple[Callable[[ServiceVIPs], Refusal | None], ...]] = (
     _not_too_many,
     _external_ips_validated,
     _vips_are_free,
+    _nodes_have_interface,
     _not_excluded,
 )
 
 
 def _rollout(vips: ServiceVIPs) -> ConditionState:
     serving, wanted, states = vips.serving, frozenset(vips.addresses), vips.serving.states
-    lacking = [name for name in serving.ready if name not in states or not wanted <= states[name].runs]
-    if serving.ready and not lacking:
+    apart = vips.left_out
+    nodes = [name for name in serving.ready if name not in apart]
+    lacking = [name for name in nodes if name not in states or not wanted <= states[name].runs]
+    if nodes and not lacking:
         return _programmed(vips)
     stored = conditions.find(vips.service.status.conditions, ConditionType.SERVICE_PROGRAMMED)
     if stored is not None and stored.status == "True" and not any(name in states for name in lacking):
@@ -167,6 +180,8 @@ def _rollout(vips: ServiceVIPs) -> ConditionState:
 def _programmed(vips: ServiceVIPs) -> ConditionState:
     serving = vips.serving
     message = f"every node of KeepalivedGroup {serving.key} runs a configuration with these VIPs"
+    for interface in sorted(set(vips.left_out.values())):
+        message += f"; {left_out(interface, [node for node, each in vips.left_out.items() if each == interface])}"
     if serving.group is not None and vips.service.preferred_nodes:
         nodes = serving.snapshot.group_nodes(serving.group)
         if note := preference.note_of(vips.service, serving.group, nodes):

@@ -100,13 +100,33 @@ class ServiceVIPs:
         unread = max(0, len(service.spec.external_ips or ()) - names.MAX_EXTERNAL_IPS)
         return cls(service, vips, problem, serving, len(every) - len(vips) + unread)
 
+    @property
+    def pool_interfaces(self) -> frozenset[str]:
+        """The interfaces that the pools of its VIPs name, except that of the group."""
+        snapshot, group = self.serving.snapshot, self.serving.group
+        if not snapshot.parsed_pools.interfaces or group is None:
+            return frozenset()
+        found = {place.interface for each in self.addresses if (place := snapshot.interface_of(each))}
+        return frozenset(found - {group.spec.interface})
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """The ready nodes that hold none of its VIPs, because they lack an interface that a pool names; and which."""
+        interfaces, states = self.pool_interfaces, self.serving.states
+        if not interfaces:
+            return {}
+        missing = {name: states[name].missing & interfaces for name in self.serving.ready if name in states}
+        return {name: min(lacking) for name, lacking in missing.items() if lacking}
+
 
 def problem_of(service: Service, vips: tuple[Address, ...], serving: ServingGroup) -> Refusal | None:
     """Why a configuration of *service* alone, with *vips*, would not contain it."""
     group = serving.group
     if group is None:
         return None
-    member = replace(members.member_of(service, group), addresses=vips)
+    member = members.member_of(service, group, serving.snapshot.interface_of)
+    if member.addresses != vips:
+        member = replace(member, addresses=vips)
     builder = UnitBuilder(group, (), group.status.router_ids or {})
     builder.add_member(member)
     return member.problem or builder.problems.get(service.key)  # first what the owner of the Service can correct

@@ -79,6 +79,7 @@ def test_state_has_the_documented_fields() -> None:
     fields += ["checks"]
     fields += ["prepared", "nextRefused", "switchAt", "now", "newPassword", "locals"]
     fields += ["refusedCode", "nextRefusedCode", "notes", "hardwareAddresses", "conflicts"]
+    fields += ["missingInterfaces", "routedPools"]
     assert list(document) == fields
     assert document["leftOut"] == []
     assert document["keepalived"] == {"version": "2.2.7", "running": True}
@@ -115,6 +116,7 @@ def test_state_lists_excluded_instances() -> None:
         "kept": True,
         "virtualIPs": ["192.0.2.130", "192.0.2.131"],
         "code": "RefusedByKeepalived",
+        "interface": "",
     }
 
 

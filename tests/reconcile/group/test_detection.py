@@ -8,7 +8,7 @@ import pytest
 
 from kavip import names
 from kavip.api.address import parse_address
-from kavip.api.agent import DetectionConfig, decode_config
+from kavip.api.agentconfig import DetectionConfig, decode_config
 from kavip.api.group import GroupVirtualIP, Instances
 from kavip.reconcile.group.detection import MOST_HARDWARE
 from kavip.reconcile.observed.agentstates import AgentStates, ClaimedAddress, NodeState

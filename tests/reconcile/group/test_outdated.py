@@ -1,7 +1,7 @@
 """The memory between plans of a group changes only their cost, and outdated Services are found with it."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from itertools import chain
 from typing import Any
@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from kavip import names
 from kavip.api.group import GroupVirtualIP, Instances, KeepalivedGroup
 from kavip.api.meta import LabelSelector
+from kavip.api.pool import PoolRouting, VIPPool
 from kavip.api.service import Service
 from kavip.reconcile.group import outdated
 from kavip.reconcile.observed.agentstates import BACKUP, MASTER, AgentStates, Contact, InstanceState, NodeState
 from kavip.reconcile.plan import Key, KeyKind
 from kavip.reconcile.service.programmed import programmed_state
-from kavip.snapshot import Snapshot
+from kavip.snapshot import Object, Snapshot
 from kavip.vrrp import units
 from kavip.vrrp.running import running_instances
 from kavip.vrrp.sharding import Shard, Shards
@@ -60,6 +61,18 @@ def some_group(luck: random.Random, *, shared: bool) -> KeepalivedGroup:
     )
 
 
+def some_pool(luck: random.Random) -> VIPPool:
+    """A pool on an interface, or on that of the group, with or without a way back."""
+    interface = luck.choice(("", "vlan20", "vlan20", "bond0.30"))
+    routing = PoolRouting(gateway="198.51.100.254", table=luck.choice((20, 30)))
+    return build.pool(
+        "dmz",
+        luck.choice(("198.51.100.1-198.51.100.6", "198.51.100.4-198.51.100.9")),
+        interface=interface,
+        routing=routing if interface and luck.random() < 0.5 else None,
+    )
+
+
 def some_answers(simulation: SimulatedCluster, luck: random.Random) -> AgentStates:
     """Answers of some agents: which nodes run the text, are master, or are silent."""
     configmap = simulation.objects.configmaps.get(GROUP)
@@ -78,6 +91,7 @@ def some_answers(simulation: SimulatedCluster, luck: random.Random) -> AgentStat
             runs=frozenset(at),
             masters=frozenset(address for address, name in at.items() if name in leads),
             instance_of=at,
+            missing=frozenset({"vlan20"}) if luck.random() < 0.2 else frozenset(),
             instances=tuple(
                 InstanceState(name, run.identity.router_id, 4, MASTER if name in leads else BACKUP, 1)
                 for name, run in sorted(running.items())
@@ -92,7 +106,8 @@ def some_answers(simulation: SimulatedCluster, luck: random.Random) -> AgentStat
 def happen(simulation: SimulatedCluster, luck: random.Random, *, shared: bool) -> None:
     """Change something at random, mostly one Service."""
     key = luck.choice(SERVICES)
-    match luck.choice(("edit", "edit", "edit", "drop", "group", "allow", "node", "answers", "answers", "plan", "plan")):
+    events = ("edit", "edit", "edit", "drop", "group", "allow", "node", "answers", "answers", "plan", "plan", "pool")
+    match luck.choice(events):
         case "edit":
             edited, before = some_service(key, luck), simulation.snapshot.services.get(key)
             if before is not None and luck.random() < 0.5:  # as the API server does: an edit does not change the status
@@ -107,6 +122,8 @@ def happen(simulation: SimulatedCluster, luck: random.Random, *, shared: bool) -
             simulation.snapshot.put(build.namespace("shop", env=luck.choice(("prod", "test"))))
         case "node":
             simulation.snapshot.put(build.node("n2", luck.choice(("192.0.2.12", "198.51.100.3", "198.51.100.5"))))
+        case "pool":
+            simulation.snapshot.put(some_pool(luck))
         case "answers":
             simulation.agents = some_answers(simulation, luck)
         case "plan":
@@ -116,7 +133,7 @@ def happen(simulation: SimulatedCluster, luck: random.Random, *, shared: bool) -
 
 def one_by_one(shards: Shards, **_more: object) -> Mapping[str, Shard]:
     """Treat every Service as special."""
-    return {"group/0": Shard(special=tuple(shards))}
+    return {"group/0": Shard({}, tuple(shards))}
 
 
 @pytest.mark.slow
@@ -139,7 +156,8 @@ def test_a_plan_is_the_same_with_and_without_memory(shared: bool, luck: random.R
         happen(simulation, luck, shared=shared)
         simulation.later(luck.choice((0, 1, 5)))
         snapshot = simulation.snapshot
-        every = [each.values() for each in (snapshot.groups, snapshot.nodes, snapshot.namespaces, snapshot.services)]
+        stores = snapshot.groups, snapshot.nodes, snapshot.namespaces, snapshot.services, snapshot.pools
+        every: list[Iterable[Object]] = [each.values() for each in stores]
         then = SimulatedCluster(Snapshot.from_objects(chain.from_iterable(every)), agents=simulation.agents)
         then.objects, then.records, then.now = (
             deepcopy(simulation.objects),
