@@ -14,6 +14,9 @@ It does not talk to Kubernetes: its input is a mounted ConfigMap and Secret, its
 * :mod:`~kavip.agent.keepalived`: the daemon: test, install, reload, monitor;
 * :mod:`~kavip.agent.health`: health checks, and endpoints of Services with policy ``Local``;
 * :mod:`~kavip.agent.network`: interfaces, addresses and routes; removes stale addresses;
+* :mod:`~kavip.agent.returnrouting`: leads replies back by the gateways of pools, with :mod:`~kavip.agent.nftables`,
+  :mod:`~kavip.agent.policyrouting` (routing rules and routes), :mod:`~kavip.agent.netlinkqueries` (quick questions to
+  the kernel) and :mod:`~kavip.agent.nodesockets` (which agents live on the node);
 * :mod:`~kavip.agent.reporter`: the status; :mod:`~kavip.agent.report`: ``/state`` and metrics made from it (PURE);
 * :mod:`~kavip.agent.http`: the port: ``/livez``, ``/readyz``, ``/state``, ``/metrics``.
 """

@@ -71,11 +71,15 @@ class PodEnd:
             self._waiting -= 1
         return PageContent(b"ok\n")
 
-    async def run(self, hand_over: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the request, then for *hand_over*. Whatever it raises is logged: the pod ends in any case."""
+    async def run(self, hand_over: Callable[[], Awaitable[None]]) -> bool:
+        """
+        Wait for the request, then for *hand_over*; return whether there was a request, so that the pod ends.
+
+        Whatever *hand_over* raises is logged: the pod ends in any case.
+        """
         try:
             if not await _is_set(self._asked, within=WINDOW):
-                return
+                return False
             async with asyncio.timeout(LIMIT):
                 await hand_over()
         except TimeoutError:
@@ -85,6 +89,7 @@ class PodEnd:
         finally:
             self._done.set()
         await asyncio.sleep(LINGER)
+        return True
 
 
 async def hand_over(installed: LocalizedConfig | None, *, check: Check, files: RunDirectory, monitor: Monitor) -> None:

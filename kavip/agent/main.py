@@ -199,6 +199,7 @@ async def _run(reconciler: Reconciler, settings: AgentSettings, run_directory: R
             group.create_task(_reconcile(reconciler, watcher, stepping, longest=settings.poll_milliseconds / 1000)),
             group.create_task(reconciler.feeds.endpoints.run()),
             group.create_task(reconciler.conflicts.run(watcher.wake)),
+            group.create_task(reconciler.return_routing.run()),
             group.create_task(_listen(server, settings.node_ip, settings.port)),
         ]
         if settings.address:  # otherwise the port is taken: the agent listens on all addresses
@@ -209,10 +210,12 @@ async def _run(reconciler: Reconciler, settings: AgentSettings, run_directory: R
             await stepping.acquire()  # and kept: another step would raise the priorities again
             await reconciler.hand_over()
 
-        await end.run(hand_over)
+        is_over = await end.run(hand_over)
         for task in tasks:
             task.cancel()
     await reconciler.feeds.checks.close()
+    if is_over or not await reconciler.keepalived_runs():
+        await reconciler.return_routing.remove()
 
 
 async def _wait_for_claim(run_directory: RunDirectory, stopped: asyncio.Event) -> bool:

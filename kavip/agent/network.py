@@ -15,7 +15,15 @@ import structlog
 from pyroute2 import AsyncIPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from kavip.agent.config.facts import KUBE_PROXY_INTERFACE, InterfaceAddress, KernelRoute, NodeFacts, leftovers
+from kavip.agent.config.facts import (
+    KUBE_PROXY_INTERFACE,
+    InterfaceAddress,
+    KernelRoute,
+    NodeFacts,
+    is_in_own_subnet,
+    leftovers,
+)
+from kavip.agent.config.returnroutes import GatewayRoute
 from kavip.agent.conflicts.packets.sighting import hardware_text
 from kavip.agent.keepalived.rundir import RunDirectory
 from kavip.agent.rtnetlink import NetworkChange
@@ -28,7 +36,9 @@ _NODAD: Final = 0x02  # IFA_F_NODAD: added without duplicate address detection
 _PERMANENT: Final = 0x80  # IFA_F_PERMANENT: not leased
 _OPTIMISTIC, _DADFAILED, _TENTATIVE = 0x04, 0x08, 0x40  # IFA_F_*: of duplicate address detection
 _FAMILIES: Final = {2: 4, 10: 6}  # AF_INET, AF_INET6
-_ARP_IGNORE: Final = Path("/proc/sys/net/ipv4/conf/all/arp_ignore")
+_CONF: Final = Path("/proc/sys/net/ipv4/conf")
+_ARP_IGNORE: Final = _CONF / "all" / "arp_ignore"
+_STRICT: Final = 1  # of rp_filter
 _GONE: Final = frozenset({errno.EADDRNOTAVAIL, errno.ENODEV, errno.ENOENT})
 _LOGGED: Final = 20  # addresses in one log line
 _ETHERNET: Final = 1  # ARPHRD_ETHER
@@ -202,6 +212,42 @@ def arp_problem(interfaces: frozenset[str]) -> NodeProblem | None:
         return None
     message = "kube-proxy runs in IPVS mode without strictARP: this node answers ARP for VIPs of other nodes"
     return None if is_ignored else NodeProblem(ProblemCode.STRICT_ARP_OFF, message)
+
+
+def filter_problems(routes: Iterable[GatewayRoute], facts: NodeFacts) -> list[NodeProblem]:
+    """
+    The warnings that the reverse path filter drops requests which come from behind the gateways of *routes*.
+
+    A strict filter wants the route to the source on the same interface. It looks at a mark only with src_valid_mark,
+    and at the source of an ARP request without one.
+    """
+    found = []
+    for route in routes:
+        if route.family != 4 or _conf("rp_filter", route.interface) != _STRICT:
+            continue
+        name = route.interface.replace(".", "/")
+        if not _conf("src_valid_mark", route.interface):
+            found.append(
+                f"rp_filter of {route.interface} drops requests from behind {route.gateway}: set "
+                f"net.ipv4.conf.{name}.src_valid_mark=1"
+            )
+        elif not is_in_own_subnet(route.gateway, route.interface, facts):
+            found.append(
+                f"rp_filter of {route.interface} drops ARP requests of {route.gateway}: give the node an address in "
+                f"its subnet there, or set net.ipv4.conf.{name}.rp_filter=2"
+            )
+    return [NodeProblem(ProblemCode.REQUESTS_FILTERED, message) for message in found]
+
+
+def _conf(name: str, interface: str) -> int:
+    """The value of a setting that applies if it is set for *interface* or for all; 0 if it cannot be read."""
+    values = []
+    for each in ("all", interface):
+        try:
+            values.append(int((_CONF / each / name).read_text()))
+        except (OSError, ValueError):
+            continue
+    return max(values, default=0)
 
 
 async def _route(netlink: AsyncIPRoute, reach: Address, links: dict[int, str]) -> KernelRoute | None:

@@ -26,15 +26,17 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Final
 
 import structlog
 
-from kavip.agent.config.facts import KUBE_PROXY_INTERFACE, NodeFacts
-from kavip.agent.config.localize import addresses_of
+from kavip.agent.config.facts import KUBE_PROXY_INTERFACE, NodeFacts, missing_interfaces
+from kavip.agent.config.localize import addresses_of, interface_on_node
 from kavip.agent.config.model import LocalizedConfig, MountedConfig, NextConfig, RefusedConfig
+from kavip.agent.config.returnroutes import read_routes
 from kavip.agent.config.switchover import NEAR, running_password, timestamp
 from kavip.agent.config.withhold import Unprobed, unprobed
 from kavip.agent.conflicts.detection import AddressConflicts
@@ -49,12 +51,13 @@ from kavip.agent.keepalived.reload import RECHECK, RETRY, ConfigReloader
 from kavip.agent.keepalived.rundir import RunDirectory
 from kavip.agent.keepalived.trackfiles import TrackFiles
 from kavip.agent.mount import PasswordFiles
-from kavip.agent.network import NodeNetwork, arp_problem
+from kavip.agent.network import NodeNetwork, arp_problem, filter_problems
 from kavip.agent.newpassword import PAUSE
-from kavip.agent.preparation import Outcome, Preparation
+from kavip.agent.preparation import Outcome, Preparation, Rehearsal
 from kavip.agent.report.dump import Dump
 from kavip.agent.report.state import AgentStatus, StateChanges
 from kavip.agent.reporter import StatusReporter
+from kavip.agent.returnrouting import ReturnRouting
 from kavip.agent.rtnetlink import NetworkChange
 from kavip.api.address import Address
 from kavip.api.agent import NodeProblem, ProblemCode
@@ -91,6 +94,7 @@ class Reconciler:
         self._preparation = Preparation(config_test.check, self._reloader)
         self.conflicts, self._conflicts_version = AddressConflicts(self._network), 0
         self._reporter = StatusReporter(node)
+        self.return_routing = ReturnRouting()
         self._seen: tuple[Daemon | None, MountedConfig | RefusedConfig, int] | None = None
         self._changes = 0  # of the node's network
         self._due = 0.0
@@ -109,7 +113,8 @@ class Reconciler:
             reload_seconds=self._reloader.reload_seconds,
             removed_addresses=self._network.removed,
             checks=self.feeds.checks.statuses,
-            notes=(*status.notes, *self.feeds.problems),
+            notes=(*status.notes, *self.feeds.problems, *self.return_routing.problems),
+            routed_pools=self.return_routing.pools,
             locals=self.feeds.endpoints.states,
             hardware=self._network.hardware.public,
             conflicts=self.conflicts.reports,
@@ -176,6 +181,10 @@ class Reconciler:
         check = self._config_test.check
         await hand_over(self._reloader.installed, check=check, files=self._files, monitor=self._monitor)
 
+    async def keepalived_runs(self) -> bool:
+        """Whether keepalived runs."""
+        return await self._monitor.daemon() is not None
+
     def record_failed_step(self) -> None:
         """Report that a step has failed, until one succeeds."""
         self._reporter.record_failed_step()
@@ -185,6 +194,7 @@ class Reconciler:
         self._changes += 1
         self._preparation.retest()
         self.conflicts.retry()
+        self.return_routing.wake()
 
     def observe_network(self, change: NetworkChange) -> None:
         """Follow *change*, be it relevant or not."""
@@ -268,10 +278,15 @@ class Reconciler:
         self._reloader.update_interfaces(facts.interfaces)
         if not self._monitor.program.version:
             await self._read_version()
-        arp = await asyncio.to_thread(arp_problem, facts.interfaces)
-        notes = arp, version_problem(self._monitor.program.version), self.conflicts.problem
+        notes = [
+            await asyncio.to_thread(arp_problem, facts.interfaces),
+            version_problem(self._monitor.program.version),
+            self.conflicts.problem,
+            *(await self._route_returns(mounted, facts) if isinstance(mounted, MountedConfig) else ()),
+        ]
         failure = self._reloader.failures.problem(outcome.text) if isinstance(outcome, LocalizedConfig) else None
-        self._reporter.record_outcome(mounted, outcome, failure=failure, notes=notes)
+        missing = missing_interfaces(outcome.excluded, facts)
+        self._reporter.record_outcome(mounted, outcome, failure=failure, notes=notes, missing=missing)
         return RETRY if isinstance(outcome, RefusedConfig) or outcome.notes else RECHECK
 
     async def _prepare(self, mounted: MountedConfig | RefusedConfig, facts: NodeFacts) -> Outcome:
@@ -299,6 +314,13 @@ class Reconciler:
         self._conflicts_version, withheld = conflicts.version, conflicts.withheld
         return await asyncio.to_thread(prepare, mounted, facts, withheld=withheld) if withheld else found
 
+    async def _route_returns(self, mounted: MountedConfig, facts: NodeFacts) -> list[NodeProblem]:
+        """Route replies as *mounted* wants it; return what keeps requests from coming in."""
+        interface_of = partial(interface_on_node, mounted, facts)
+        wanted, problems = read_routes(mounted.group, mounted.routes, interface_of, own=facts.address)
+        self.return_routing.configure(wanted, problems)
+        return await asyncio.to_thread(filter_problems, wanted.routes, facts)
+
     async def _install(self, localized: LocalizedConfig) -> Outcome:
         """Make *localized* what keepalived reads next; refused if the run directory cannot be written."""
         try:
@@ -310,13 +332,13 @@ class Reconciler:
 
     async def _rehearse(self, following: NextConfig | None, *, is_announced: bool) -> bool:
         """Find out and report whether this node can switch to *following*; True if there is none."""
-        problem: NodeProblem | None = None
+        result = Rehearsal()
         if following is not None:
             facts = await self._facts(following.mounted)
             excluded = {each.name for each in self._reporter.status.excluded}
-            problem = await asyncio.to_thread(self._preparation.rehearse, following, facts, excluded=excluded)
-        self._reporter.record_rehearsal(following, problem, announced=is_announced)
-        return problem is None
+            result = await asyncio.to_thread(self._preparation.rehearse, following, facts, excluded=excluded)
+        self._reporter.record_rehearsal(following, result, announced=is_announced)
+        return result.problem is None
 
     async def _facts(self, mounted: MountedConfig | RefusedConfig) -> NodeFacts:
         """The node as it is, with its route to the address of ``interfaceFromIP``."""
