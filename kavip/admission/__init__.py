@@ -4,6 +4,7 @@ Admission decisions: is this object accepted, and which defaults does it get. PU
 * :mod:`~kavip.admission.policy`: ``review(request, snapshot) -> Verdict``; it chooses the chain of rules by kind;
 * :mod:`~kavip.admission.chain`: named rules, and how their findings become a verdict;
 * :mod:`~kavip.admission.services`, :mod:`~kavip.admission.groups`, :mod:`~kavip.admission.pools`: the chains of a kind;
+* :mod:`~kavip.admission.poollinks`: the rules for interface and routing of a pool;
 * :mod:`~kavip.admission.addresses`: the rule for requested addresses; it calls the controller's own decision;
 * :mod:`~kavip.admission.externalips`: the rules for ``spec.externalIPs``: pools and the platform's CIDRs;
 * :mod:`~kavip.admission.routeridusage`: how many virtual router IDs a group has left;

@@ -19,14 +19,14 @@ from kavip.vrrp.groupspec import has_password
 
 SWITCHOVER: Final = "all nodes switch at the same moment (see the group's Programmed condition)"
 """How a change is made that nodes cannot make one after the other."""
-_PAUSE: Final = "pause for a fail-over"
+PAUSE: Final = "pause for a fail-over"
 _CONTINUE: Final = "continue"
 
 _FIELDS: Final[dict[str, tuple[Callable[[GroupSpec], str], str]]] = {
-    "spec.interface": (lambda spec: spec.interface, _PAUSE),
-    "spec.interfaceFromIP": (lambda spec: spec.interface_from_ip, _PAUSE),
-    "spec.vrrpInterface": (lambda spec: spec.vrrp_interface, _PAUSE),
-    "spec.unicastEnabled": (lambda spec: str(bool(spec.unicast_enabled)).lower(), _PAUSE),
+    "spec.interface": (lambda spec: spec.interface, PAUSE),
+    "spec.interfaceFromIP": (lambda spec: spec.interface_from_ip, PAUSE),
+    "spec.vrrpInterface": (lambda spec: spec.vrrp_interface, PAUSE),
+    "spec.unicastEnabled": (lambda spec: str(bool(spec.unicast_enabled)).lower(), PAUSE),
     "spec.vrrpVersion": (lambda spec: str(timing.version_of(spec)), _CONTINUE),
     "spec.advertIntervalMilliseconds": (lambda spec: str(timing.timing_of(spec, 4).milliseconds), _CONTINUE),
 }

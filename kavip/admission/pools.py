@@ -11,7 +11,9 @@ from dataclasses import replace
 from typing import Final
 
 from kavip import names
+from kavip.admission import poollinks
 from kavip.admission.chain import Context, Findings, Rule, spec_part
+from kavip.admission.poollinks import parse_once
 from kavip.admission.text import counted, listed, nearest_key, quoted
 from kavip.admission.verdict import AdmissionWarning
 from kavip.api.address import Address
@@ -19,7 +21,7 @@ from kavip.api.pool import VIPPool
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
 from kavip.ipam.impact import PoolImpact, StrandedService, assess_edit
-from kavip.ipam.pool import Pool, cautions, parse_pool
+from kavip.ipam.pool import Pool, cautions
 from kavip.ipam.ranges import Range, find, first_overlap, subtract
 from kavip.ipam.request import read_request
 from kavip.names import Reason
@@ -33,7 +35,7 @@ PoolContext = Context[VIPPool]
 
 def pool_spec_is_valid(pool: VIPPool, context: PoolContext) -> Findings:
     """Ranges, exclusions and reservations are valid, and no other pool has the same addresses."""
-    parsed, findings = _parse(pool, context)
+    parsed, findings = parse_once(pool, context)
     yield from context.snapshot.parsed_pools.check(parsed, findings)
     if parsed is not None:
         yield from map(AdmissionWarning, cautions(parsed))
@@ -41,7 +43,7 @@ def pool_spec_is_valid(pool: VIPPool, context: PoolContext) -> Findings:
 
 def addresses_are_outside_service_cidrs(pool: VIPPool, context: PoolContext) -> Findings:
     """No address is in a Service CIDR of the cluster, as far as these are known."""
-    parsed, _ = _parse(pool, context)
+    parsed, _ = parse_once(pool, context)
     if parsed is None:
         return
     for cidr, what in service_ranges(context.snapshot.service_ranges.values()):
@@ -75,7 +77,7 @@ def addresses_are_not_the_api_server(pool: VIPPool, context: PoolContext) -> Fin
     An address that the stored pool has is only a warning: the ledger never assigns it.
     """
     old = context.old
-    parsed, stored = _parse(pool, context)[0], _parse(old, context)[0] if old is not None else None
+    parsed, stored = parse_once(pool, context)[0], parse_once(old, context)[0] if old is not None else None
     for address in sorted(context.snapshot.api_server_addresses):
         if parsed is None or not parsed.is_usable(address):
             continue
@@ -105,7 +107,7 @@ def groups_exist(pool: VIPPool, context: PoolContext) -> Findings:
 
 def edit_strands_no_address(pool: VIPPool, context: PoolContext) -> Findings:
     """The edit leaves every address that a Service holds in the pool."""
-    new, _ = _parse(pool, context)
+    new, _ = parse_once(pool, context)
     if new is None:
         return
     effect = _effect(pool.name, new, context)
@@ -125,7 +127,7 @@ def deletion_strands_no_address(pool: VIPPool, context: PoolContext) -> Findings
 def holders_are_still_served(pool: VIPPool, context: PoolContext) -> Findings:
     """The pool still serves the Services that hold its addresses; the others keep theirs with reason ``Stranded``."""
     snapshot = context.snapshot
-    new, _ = _parse(pool, context)
+    new, _ = parse_once(pool, context)
     old = snapshot.parsed_pools.get(pool.name)
     if new is None or old is None:
         return
@@ -138,16 +140,8 @@ def holders_are_still_served(pool: VIPPool, context: PoolContext) -> Findings:
 
 def _usable(pool: VIPPool | None, context: PoolContext) -> tuple[Range, ...]:
     """The ranges that *pool* assigns: its addresses without the excluded ones."""
-    parsed = _parse(pool, context)[0] if pool is not None else None
+    parsed = parse_once(pool, context)[0] if pool is not None else None
     return parsed.usable if parsed is not None else ()
-
-
-def _parse(pool: VIPPool, context: PoolContext) -> tuple[Pool | None, tuple[Refusal, ...]]:
-    """*pool* as ipam parses it, once a review."""
-    if id(pool) not in context.parsed:
-        context.parsed[id(pool)] = parse_pool(pool)
-    parsed: tuple[Pool | None, tuple[Refusal, ...]] = context.parsed[id(pool)]
-    return parsed
 
 
 def _effect(name: str, new: Pool | None, context: PoolContext) -> PoolImpact:
@@ -158,7 +152,7 @@ def _effect(name: str, new: Pool | None, context: PoolContext) -> PoolImpact:
     """
     snapshot = context.snapshot
     old = snapshot.pools.get(name)
-    if old is None or snapshot.parsed_pools.get(name) is None or (before := _parse(old, context)[0]) is None:
+    if old is None or snapshot.parsed_pools.get(name) is None or (before := parse_once(old, context)[0]) is None:
         return PoolImpact()
     if id(new) not in context.parsed:
         found = assess_edit(before, new, snapshot.ledger)
@@ -247,6 +241,10 @@ def _findings(
         yield AdmissionWarning(f"{what} externalIPs without a pool: {listed(external, most=3)}", field)
 
 
+def _links(pool: VIPPool, _: str) -> object:
+    return pool.spec.interface, pool.spec.routing, pool.spec.addresses
+
+
 CHAIN: Final[tuple[Rule[VIPPool], ...]] = (
     Rule(pool_spec_is_valid, reads=spec_part),
     Rule(addresses_are_not_the_api_server, reads=spec_part),
@@ -255,5 +253,12 @@ CHAIN: Final[tuple[Rule[VIPPool], ...]] = (
     Rule(groups_exist, reads=spec_part),
     Rule(edit_strands_no_address, reads=spec_part),
     Rule(holders_are_still_served, reads=spec_part),
+    Rule(poollinks.routing_table_is_free, reads=_links),
+    Rule(poollinks.every_family_has_a_gateway, reads=_links),
+    Rule(poollinks.router_ids_suffice_on_the_interface, reads=_links),
+    Rule(poollinks.running_vips_are_moved, reads=_links),
 )
-DELETION: Final[tuple[Rule[VIPPool], ...]] = (Rule(deletion_strands_no_address, reads=spec_part),)
+DELETION: Final[tuple[Rule[VIPPool], ...]] = (
+    Rule(deletion_strands_no_address, reads=spec_part),
+    Rule(poollinks.deletion_moves_no_vip, reads=_links),
+)

@@ -12,8 +12,12 @@ from typing import Final
 from kavip import names
 from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
+from kavip.ipam.pools import Pools
+from kavip.ipam.request import read_request
 from kavip.snapshot import Snapshot
 from kavip.vrrp import keys, routerids
+from kavip.vrrp.members import has_own_instances
+from kavip.vrrp.sharding import instance_on, shard_of
 
 _MAX_COUNTED: Final = 10  # groups whose usage is counted for a hint: each count reads all their Services
 _MAX_NAMED: Final = 3
@@ -78,7 +82,7 @@ class UsageCounter:
         allowed = groups_for(service.metadata.namespace, self._snapshot)
         found: list[str] = []
         for group in sorted(allowed, key=lambda group: not group.is_shared)[:_MAX_COUNTED]:
-            needed = routerids.needed(service, group)
+            needed = routerids.needed(service, group) + len(new_instances(service, group, self._snapshot))
             if not needed or needed <= self.usage(group).left:
                 found.append(group.key)
             if len(found) == _MAX_NAMED:
@@ -92,6 +96,7 @@ class UsageCounter:
             counted = [member for member in members if member.key != self._without]
             leaving = [member for member in counted if member.metadata.deletion_timestamp]
             needs = _group_needs(group) + sum(self._need(member, group) for member in counted)
+            needs += len(instances_on_interfaces(group, self._snapshot))
             left_soon = sum(self._need(member, group) for member in leaving)
             found = self._counts[group.key] = _GroupCount(needs, set(_held(group, members).values()), left_soon)
         return found
@@ -108,7 +113,53 @@ def groups_for(namespace: str, snapshot: Snapshot) -> list[KeepalivedGroup]:
 
 def needed_ids(group: KeepalivedGroup, snapshot: Snapshot) -> int:
     """How many VRIDs *group* and its Services require; virtual IPs of the group itself that pin none share one."""
-    return _group_needs(group) + sum(routerids.required(member, group) for member in snapshot.members(group.key))
+    of_services = sum(routerids.required(member, group) for member in snapshot.members(group.key))
+    return _group_needs(group) + len(instances_on_interfaces(group, snapshot)) + of_services
+
+
+def instances_on_interfaces(group: KeepalivedGroup, snapshot: Snapshot) -> frozenset[str]:
+    """The Shared instances of *group* on other interfaces than its own, which each need a VRID."""
+    pools = snapshot.parsed_pools
+    if not group.is_shared or not pools.interfaces:
+        return frozenset()
+    memory, layout = snapshot.memory(group.key), (group.spec.instances.count, group.spec.interface)
+    parts = snapshot.parts(group.key)
+    return frozenset[str]().union(*(memory.last(_instances_of, part, parts[part], pools, *layout) for part in parts))
+
+
+def new_instances(service: Service, group: KeepalivedGroup, snapshot: Snapshot) -> frozenset[str]:
+    """
+    Those of them that *group* does not have yet, and that *service* needs.
+
+    If it has an address yet to get, the pool that it names counts, else the first one that serves it.
+    """
+    pools = snapshot.parsed_pools
+    if not group.is_shared or not pools.interfaces or has_own_instances(service):
+        return frozenset()
+    layout = group.spec.instances.count, group.spec.interface
+    found, there = _instances_of((service,), pools, *layout), instances_on_interfaces(group, snapshot)
+    if not service.is_load_balancer or service.ingress_addresses:
+        return found - there
+    request = read_request(service, group=group.key)[0]
+    wanted = [place.interface for each in request.wanted if (place := pools.interface_of(each))]
+    named = pools.get(request.pool) if request.pool else None
+    serving = pools.eligible(request, snapshot.namespace_labels(service.metadata.namespace))[:1]
+    likely = [pool.interface for pool in ((named,) if named else serving)] if not request.wanted else []
+    return (found | _on(service.key, (*wanted, *likely), *layout)) - there
+
+
+def _instances_of(services: Iterable[Service], pools: Pools, count: int, own: str) -> frozenset[str]:
+    """The Shared instances on other interfaces than *own* for the addresses that *services* have."""
+    shared = (each for each in services if not has_own_instances(each))
+    places = ((each.key, [pools.interface_of(address) for address in each.virtual_ips]) for each in shared)
+    return frozenset[str]().union(
+        *(_on(key, (place.interface for place in some if place), count, own) for key, some in places if any(some))
+    )
+
+
+def _on(service: str, interfaces: Iterable[str], count: int, own: str) -> frozenset[str]:
+    shard = shard_of(service, count)
+    return frozenset(instance_on(shard, each) for each in interfaces if each not in ("", own))
 
 
 def held_ids(group: KeepalivedGroup, snapshot: Snapshot) -> set[int]:

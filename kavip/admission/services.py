@@ -129,7 +129,10 @@ def verbatim_config_is_safe(service: Service, context: ServiceContext) -> Findin
 def router_ids_are_available(service: Service, context: ServiceContext) -> Findings:
     """The group has enough free virtual router IDs for the Service."""
     group = _group(context)
-    if group is None or not (needed := routerids.needed(service, group)):
+    if group is None:
+        return
+    instances = routeridusage.new_instances(service, group, context.snapshot)
+    if not (needed := routerids.needed(service, group) + len(instances)):
         return
     counter = routeridusage.UsageCounter(context.snapshot, without=service.key)
     usage = counter.usage(group)
@@ -140,6 +143,8 @@ def router_ids_are_available(service: Service, context: ServiceContext) -> Findi
         message = f'group "{group.key}" has {left} left, this Service needs {needed}: {usage}; {remedy}'
         if service.is_spread:
             message += ", or remove spreadvips, so that its addresses share an ID"
+        elif instances:
+            message += ", or lower spec.instances.count in the group: each interface of a pool needs up to so many IDs"
         elif not group.is_shared and not service.is_local:
             message += ", or set spec.instances.mode: Shared in the group, so that Services share IDs"
         yield Refusal(Reason.ROUTER_IDS_EXHAUSTED, message, GROUP_FIELD)
@@ -236,7 +241,8 @@ def _group_fields(service: Service, _: str) -> object:
 
 
 def _router_id_needs(service: Service, field: str) -> object:
-    return _group_fields(service, field), routerids.needed(service), service.is_local
+    pool = service.metadata.annotation(names.POOL_ANNOTATION)
+    return _group_fields(service, field), routerids.needed(service), service.is_local, service.virtual_ips, pool
 
 
 def _traffic_policy(service: Service, field: str) -> object:
