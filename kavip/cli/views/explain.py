@@ -21,6 +21,7 @@ from kavip.api.refusal import listed
 from kavip.api.service import Service
 from kavip.cli.views import simulate
 from kavip.cli.views.listing import Listing
+from kavip.cli.views.places import AddressPlace, places_of
 from kavip.cli.views.scope import check_service
 from kavip.ipam.explain import Explanation, explain
 from kavip.names import ConditionType, Reason
@@ -49,8 +50,9 @@ class ServiceReport:
 
     *unmanaged*: why kavip does not manage it, "" if it does. *condition*: ``AddressAssigned`` as it is; *decided*:
     as kavip would write it now, None for no condition. *is_decided*: False if that is unknown. *explanation*: None
-    if no pool is involved. *origin*: why *group* serves it. *waits*: the pools for which it waits. *refused*: the
-    refusals of admission. *notes*: what else the user must know, such as what could not be read.
+    if no pool is involved. *places*: those of its VIPs that are not on the interface of the group. *origin*: why
+    *group* serves it. *waits*: the pools for which it waits. *refused*: the refusals of admission. *notes*: what else
+    the user must know, such as what could not be read.
     """
 
     service: Service
@@ -60,6 +62,7 @@ class ServiceReport:
     condition: Condition | None
     decided: Condition | None = None
     explanation: Explanation | None = None
+    places: tuple[AddressPlace, ...] = ()
     waits: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     advice: tuple[Advice, ...] = ()
@@ -171,6 +174,8 @@ def report(snapshot: Snapshot, key: str, now: datetime, options: ReconcileOption
         for each in (service, simulate.written(service, planned))
     )
     decided = _same(condition, then)
+    explanation = _explanation(snapshot, service, group, decided)
+    addresses = (*service.virtual_ips, *(each.address for each in (explanation.addresses if explanation else ())))
     found = ServiceReport(
         service=service,
         group=group or "",
@@ -178,7 +183,8 @@ def report(snapshot: Snapshot, key: str, now: datetime, options: ReconcileOption
         unmanaged=why_unmanaged(snapshot, service),
         condition=condition,
         decided=decided,
-        explanation=_explanation(snapshot, service, group, decided),
+        explanation=explanation,
+        places=tuple(places_of(addresses, snapshot)) if group else (),
         waits=planned.waits or (),
         notes=tuple(_notes(snapshot, service, group)),
     )

@@ -11,6 +11,7 @@ from kavip.api import conditions
 from kavip.api.meta import Condition
 from kavip.api.text import printable
 from kavip.cli.views.explain import Advice, ServiceReport
+from kavip.cli.views.places import AddressPlace
 from kavip.ipam.explain import ExplainedAddress, ExplainedPool, Explanation, PoolRole, RuleResult
 from kavip.ipam.ledger.usage import FamilyUsage
 from kavip.ipam.ranges import FAMILY_NAMES
@@ -101,6 +102,8 @@ def _facts(report: ServiceReport) -> Iterator[str]:
         yield from _fact("requests", _requested(report.explanation.request))
         for had in report.explanation.addresses:
             yield from _fact("address", _had(had))
+    for place in report.places:
+        yield from _fact("interface", _place(place))
 
 
 def _fact(label: str, value: str) -> list[str]:
@@ -146,6 +149,11 @@ def _had(had: ExplainedAddress) -> str:
     if had.shared_with:
         text += f"; shared with {', '.join(had.shared_with)}"
     return f"{text}; {had.flaw}" if had.flaw else text
+
+
+def _place(place: AddressPlace) -> str:
+    text = f"{place.address} on {place.interface} (pool {place.pool})"
+    return f"{text}; replies leave by {place.gateway} (routing table {place.table})" if place.gateway else text
 
 
 def _pools(found: Explanation) -> Iterator[str]:
@@ -197,6 +205,7 @@ def data(report: ServiceReport) -> dict[str, Any]:
         "programmed": _condition(_programmed(report)),
         "advertised": _condition(_advertised(report)),
         "addresses": [_address(had) for had in found.addresses] if found else [],
+        "interfaces": [_interface(place) for place in report.places],
         "asks": _request(found.request) if found else None,
         "findings": [{"field": each.field, "message": each.message} for each in found.findings] if found else [],
         "asked": found.is_asked if found else False,
@@ -219,6 +228,10 @@ def _address(had: ExplainedAddress) -> dict[str, Any]:
         "flaw": had.flaw,
         "sharedWith": list(had.shared_with),
     }
+
+
+def _interface(place: AddressPlace) -> dict[str, Any]:
+    return {**place._asdict(), "address": str(place.address)}
 
 
 def _request(request: Request) -> dict[str, Any]:

@@ -16,11 +16,13 @@ from kavip.api.address import Address, read_address
 from kavip.api.cluster import Node
 from kavip.api.group import InstanceStatus, KeepalivedGroup
 from kavip.api.meta import Condition
-from kavip.api.pool import Usage, VIPPool
+from kavip.api.pool import PoolInterface, PoolRouting, Usage, VIPPool
 from kavip.api.service import Service
 from kavip.names import ConditionType, Reason
 from kavip.snapshot import Object, Snapshot
 from kavip.vrrp.drain import drain_signal
+from kavip.vrrp.members import has_own_instances
+from kavip.vrrp.sharding import instance_on, shard_count, shard_of
 
 _MASTER: Final = "MASTER"
 
@@ -72,13 +74,16 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class PoolRow:
-    """A VIPPool, with the numbers of its status."""
+    """A VIPPool, with the numbers of its status. *gateways*: by which replies leave, in the routing table *table*."""
 
     pool: str
     priority: int
     ipv4: Mapping[str, int] | None
     ipv6: Mapping[str, int] | None
     state: str
+    interface: str
+    gateways: tuple[str, ...]
+    table: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +212,7 @@ def _masters(snapshot: Snapshot) -> Masters:
             continue
         for address in service.virtual_ips:
             before = found.get((group.key, address))
-            ids = _router_ids(group, service, address)
+            ids = _router_ids(group, service, address, interface=snapshot.interface_of(address))
             instances = (by_router_id.get((group.key, router_id, address.family)) for router_id in ids)
             instance = next(filter(None, instances), None)
             if instance is not None and (before is None or not before.node):
@@ -215,10 +220,13 @@ def _masters(snapshot: Snapshot) -> Masters:
     return found
 
 
-def _router_ids(group: KeepalivedGroup, service: Service, address: Address) -> Iterator[int]:
+def _router_ids(
+    group: KeepalivedGroup, service: Service, address: Address, *, interface: PoolInterface | None
+) -> Iterator[int]:
     """The VRIDs of *address*: that of its own instance, which starts with a switch, and that of the Service."""
-    router_ids = group.status.router_ids or {}
-    keys = (f"{service.key}/{address}", service.key)
+    router_ids, keys = group.status.router_ids or {}, [f"{service.key}/{address}", service.key]
+    if interface is not None and group.is_shared and not has_own_instances(service):
+        keys.insert(1, instance_on(shard_of(service.key, shard_count(group)), interface.interface))
     yield from (router_ids[key] for key in keys if key in router_ids)
 
 
@@ -264,7 +272,9 @@ def _pool_row(pool: VIPPool) -> PoolRow:
     ready = conditions.find(pool.status.conditions, ConditionType.READY)
     found = accepted if accepted is not None and accepted.status != "True" else ready
     ipv4, ipv6 = _counts(pool.status.ipv4), _counts(pool.status.ipv6)
-    return PoolRow(pool.name, pool.spec.priority, ipv4, ipv6, found.reason if found else Reason.PENDING.value)
+    state, routing = found.reason if found else Reason.PENDING.value, pool.spec.routing or PoolRouting()
+    gateways = tuple(filter(None, (routing.gateway, routing.gateway_ipv6)))
+    return PoolRow(pool.name, pool.spec.priority, ipv4, ipv6, state, pool.spec.interface, gateways, routing.table)
 
 
 def _counts(usage: Usage | None) -> Mapping[str, int] | None:

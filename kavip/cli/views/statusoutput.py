@@ -31,7 +31,10 @@ def text(report: StatusReport) -> str:
         table(
             ("GROUP", "MODE", "NODES", "READY", "CURRENT", "INSTANCES", "STATE", "MESSAGE"), map(_group, report.groups)
         ),
-        table(("POOL", "PRIORITY", "IPV4 ASSIGNED", "IPV6 ASSIGNED", "STATE"), map(_pool, report.pools)),
+        table(
+            ("POOL", "PRIORITY", "IPV4 ASSIGNED", "IPV6 ASSIGNED", "INTERFACE", "REPLIES BY", "STATE"),
+            map(_pool, report.pools),
+        ),
         table(("NODE", "READY", "VIPS", "SHARE", "GROUPS"), map(_node, report.nodes)),
     ]
     return "\n\n".join("\n".join(part) for part in parts)
@@ -59,7 +62,8 @@ def _group(row: GroupRow) -> tuple[str, ...]:
 
 def _pool(row: PoolRow) -> tuple[str, ...]:
     used = (f"{each['assigned']} of {each['total']}" if each else _NONE for each in (row.ipv4, row.ipv6))
-    return (row.pool, str(row.priority), *used, row.state)
+    replies = f"{', '.join(row.gateways)} (table {row.table})" if row.gateways else _NONE
+    return (row.pool, str(row.priority), *used, row.interface or _NONE, replies, row.state)
 
 
 def _node(row: NodeRow) -> tuple[str, ...]:

@@ -17,7 +17,15 @@ from kavip.reconcile.rollout.configmap import PublishedRevisions, read_published
 from kavip.reconcile.rollout.difference import may_roll, switched_fields
 
 _SWITCH_FIELDS: Final = ("blame", "next", "nextHash", "switchAt", "tries")
-_NEXT_FIELDS: Final = ("configHash", "interfaceFromIP", "password", "secret", "secretKey")
+_NEXT_FIELDS: Final = (
+    "configHash",
+    "interfaceFromIP",
+    "password",
+    "poolInterfaces",
+    "routes",
+    "secret",
+    "secretKey",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from kavip import names
 from kavip.api.cluster import ExternalIP, Network, NetworkSpec
 from kavip.api.group import Check
 from kavip.api.meta import Condition, LabelSelector, Metadata
+from kavip.api.pool import PoolRouting
 from kavip.api.service import ServiceStatus
 from kavip.cli.views import explain, explainoutput
 from kavip.cli.views.explain import Advice, ServiceReport, why_unmanaged
@@ -83,6 +84,25 @@ def test_each_reason_is_explained_from_files(reason: str, subject: Any, others: 
     assert reason in explainoutput.text(found)
     assert explainoutput.data(found)["decided"]["reason"] == reason
     assert json.loads(json.dumps(explainoutput.data(found))) == explainoutput.data(found)
+
+
+def test_the_interface_of_each_address_is_named() -> None:
+    """With the gateway of its replies; addresses on the interface of the group have no line."""
+    routing = PoolRouting(gateway="198.51.100.1", table=120)
+    dmz = pool("dmz", "198.51.100.128/25", interface="vlan20", routing=routing)
+    subject = service("shop/web", pool="dmz", external_ips=["192.0.2.130"])
+    found = report_of(manifest(subject), SMALL, dmz)
+    joined = " ".join(explainoutput.text(found).split())
+    assert "198.51.100.128 on vlan20 (pool dmz); replies leave by 198.51.100.1 (routing table 120)" in joined
+    assert explainoutput.data(found)["interfaces"] == [
+        {
+            "address": "198.51.100.128",
+            "pool": "dmz",
+            "interface": "vlan20",
+            "gateway": "198.51.100.1",
+            "table": 120,
+        }
+    ]
 
 
 def test_external_ips_are_the_services_addresses() -> None:

@@ -10,6 +10,7 @@ import yaml
 from kavip import names
 from kavip.api.group import GroupStatus, GroupVirtualIPStatus, Instances, InstanceStatus, KeepalivedGroup, NodesStatus
 from kavip.api.meta import Condition
+from kavip.api.pool import PoolRouting
 from kavip.api.service import Service
 from kavip.cli.views.status import VirtualIPRow, report
 from kavip.cli.views.statusoutput import output, text
@@ -85,6 +86,35 @@ def test_shared_instances_are_found_by_their_vrid() -> None:
     """A Service has the VRID of its Shared instance."""
     edge = group(instance("group/3", 12, "n2"), ids={"group/3": 12, "shop/web": 12}, instances=Instances(mode="Shared"))
     assert seen(edge, served("shop/web", "192.0.2.130")) == {"192.0.2.130": ("shop/web", "n2", "Master")}
+
+
+def test_a_vip_on_an_interface_of_a_pool_has_the_instance_there() -> None:
+    """In mode Shared each interface has instances of its own; a Local Service has its own on any interface."""
+    dmz = build.pool("dmz", "198.51.100.0/24", interface="vlan20")
+    ids = {"group/0": 12, "group/0.vlan20": 13, "shop/web": 12, "shop/local": 14}
+    running = (instance("group/0", 12), instance("group/0.vlan20", 13, "n2"), instance("shop/local", 14, "n3"))
+    edge = group(*running, ids=ids, instances=Instances(mode="Shared", count=1))
+    web = served("shop/web", "192.0.2.130", "198.51.100.130")
+    local = served("shop/local", "198.51.100.131", external_traffic_policy="Local")
+    assert [(vip, node) for vip, (_, node, _) in seen(edge, dmz, web, local).items()] == [
+        ("192.0.2.130", "n1"),
+        ("198.51.100.130", "n2"),
+        ("198.51.100.131", "n3"),
+    ]
+
+
+def test_a_pool_shows_its_interface_and_gateways() -> None:
+    """They are in the table and in JSON."""
+    routing = PoolRouting(gateway="198.51.100.1", gateway_ipv6="2001:db8:20::1", table=120)
+    dmz = build.pool("dmz", "198.51.100.128/25", interface="vlan20", routing=routing)
+    found = report([dmz, build.pool("edge")])
+    assert [(each.interface, each.gateways, each.table) for each in found.pools] == [
+        ("vlan20", ("198.51.100.1", "2001:db8:20::1"), 120),
+        ("", (), 0),
+    ]
+    lines = [line for line in text(found).splitlines() if line.startswith(("dmz", "edge"))]
+    assert "vlan20" in lines[0] and "198.51.100.1, 2001:db8:20::1 (table 120)" in lines[0]
+    assert lines[1].split()[-3:] == ["-", "-", "Pending"]
 
 
 def test_services_that_share_an_address_have_the_same_node() -> None:
