@@ -204,8 +204,11 @@ class Reason(StrEnum):
     PENDING = "Pending"
     REFUSED_BY_AGENT = "RefusedByAgent"
     SECRET_MISSING = "SecretMissing"
-    # Advertised
+    # Advertised: True
     MASTER = "Master"
+    NO_ENDPOINTS = "NoEndpoints"
+    # Advertised: False or Unknown
+    ENDPOINTS_OUTSIDE_GROUP = "EndpointsOutsideGroup"
     NO_MASTER = "NoMaster"
     SPLIT_BRAIN = "SplitBrain"
     ADDRESS_CONFLICT = "AddressConflict"
@@ -234,3 +237,15 @@ class Reason(StrEnum):
     # keepalived-operator's, misspelling included: its users wait for these words
     RECONCILE_SUCCEEDED = "LastReconcileCycleSucceded"
     RECONCILE_FAILED = "LastReconcileCycleFailed"
+
+
+ADVERTISED_REASONS: Final = (
+    Reason.MASTER,
+    Reason.NO_ENDPOINTS,
+    Reason.ENDPOINTS_OUTSIDE_GROUP,
+    Reason.NO_MASTER,
+    Reason.SPLIT_BRAIN,
+    Reason.ADDRESS_CONFLICT,
+    Reason.UNKNOWN,
+)
+"""The reasons of Advertised, in the order of the reference."""

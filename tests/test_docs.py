@@ -57,6 +57,26 @@ def test_every_condition_and_reason_is_explained() -> None:
     assert named <= known, named - known
 
 
+def test_the_reasons_of_advertised_are_complete() -> None:
+    """Their table and the first alert have each reason; the alert fires for those with which a VIP does not answer."""
+    page = (DOCS / "reference" / "conditions.md").read_text()
+    section = page.split("## Services: kavip.io/Advertised")[1].split("\n## ")[0]
+    assert tuple(re.findall(r"^\| \w+ \| `(\w+)` \|", section, re.MULTILINE)) == names.ADVERTISED_REASONS
+    page = (DOCS / "howto" / "status.md").read_text()
+    (healthy,) = re.findall(r'kavip_services_advertised\{reason!~"([^"]+)"\}', page)
+    assert healthy == "|".join(each for each in names.ADVERTISED_REASONS if f"| True | `{each}` |" in section)
+
+
+def test_alerts_read_metrics_that_exist() -> None:
+    """The expressions name metrics of kavip, or of its agents."""
+    known = (DOCS / "reference" / "metrics.md").read_text()
+    for page in PAGES:
+        for block in re.findall(r"```promql\n(.*?)```", page.read_text(), re.DOTALL):
+            named = re.findall(r"\bk(?:avip|eepalived)_\w+", block)
+            assert named, f"{page.name}: {block}"
+            assert [each for each in named if f"`{each}`" not in known] == [], page.name
+
+
 def test_every_code_of_an_agent_is_explained() -> None:
     """The page of the agent names each code that `/state` can hold."""
     page = (DOCS / "reference" / "agent.md").read_text()

@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import Final
 
 from kavip import names
+from kavip.api import conditions
 from kavip.api.address import Address, read_address
 from kavip.api.meta import Condition, Metadata, Wire, field
 
@@ -102,8 +103,18 @@ class Service(Wire, frozen=True):
 
     @property
     def needs_slices(self) -> bool:
-        """Whether its EndpointSlices decide anything: where its VIPs are, or over which nodes they are spread."""
-        return self.is_local and (not self.is_load_balancer or self.is_spread)
+        """
+        Whether its EndpointSlices decide anything: where its VIPs are, or over which nodes they are spread.
+
+        Where no node of its group has an endpoint, they also say which other nodes have one.
+        """
+        return self.is_local and (not self.is_load_balancer or self.is_spread or self._lacks_endpoints)
+
+    @property
+    def _lacks_endpoints(self) -> bool:
+        """Whether its condition says that its VIPs do not answer for want of endpoints."""
+        stored = conditions.find(self.status.conditions, names.ConditionType.ADVERTISED)
+        return stored is not None and stored.reason in (names.Reason.NO_ENDPOINTS, names.Reason.ENDPOINTS_OUTSIDE_GROUP)
 
     @property
     def is_spread(self) -> bool:

@@ -6,21 +6,15 @@ A label set is exported as long as its object exists: a pool that is gone leaves
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Final
 
 from prometheus_client import Gauge
 
 from kavip import telemetry
 from kavip.api import conditions
-from kavip.names import ConditionType, Contest, Reason
+from kavip.names import ADVERTISED_REASONS, ConditionType, Contest
 from kavip.reconcile.observed.agentstates import AgentStates
 from kavip.reconcile.observed.strangers import hardware_of, strangers_of
 from kavip.snapshot import Snapshot
-
-_ADVERTISED: Final = tuple(
-    each.value
-    for each in (Reason.MASTER, Reason.NO_MASTER, Reason.SPLIT_BRAIN, Reason.ADDRESS_CONFLICT, Reason.UNKNOWN)
-)
 
 Labels = tuple[str, ...]
 
@@ -71,10 +65,10 @@ class GroupMetrics:
         nodes = frozenset(hardware_of(agents, agents.states))
         answering: dict[Labels, int] = {}
         for key in snapshot.groups:
-            advertised |= {(key, reason): 0 for reason in _ADVERTISED}
+            advertised |= {(key, reason.value): 0 for reason in ADVERTISED_REASONS}
             for service in snapshot.members(key):
                 stored = conditions.find(service.status.conditions, ConditionType.ADVERTISED)
-                if stored is not None and stored.reason in _ADVERTISED:
+                if stored is not None and stored.reason in ADVERTISED_REASONS:
                     advertised[key, stored.reason] += 1
             states, contacts = agents.states_of(key), agents.contacts_of(key)
             collisions[key,] = len({each.router_id for state in states.values() for each in state.collisions})

@@ -1,8 +1,11 @@
 """
 ``externalTrafficPolicy: Local`` with the real kube-proxy: VIPs follow endpoints, and clients keep their addresses.
+
+VIPs that no node can answer for are reported by condition, metric and ``kavip status`` alike.
 """
 
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -29,6 +32,7 @@ from tests.cluster.provisioning import (
     release,
     retry_kubectl,
 )
+from tests.support import manifests
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -190,3 +194,58 @@ def check_service_features(session: Session, vip: str) -> None:
     assert [node.name for node in session.holders(vip)] == ["n1"]
     session.cluster.kubectl(*patch, json.dumps({"spec": {"loadBalancerSourceRanges": [f"{own}/32"]}}))
     is_on(session, vip, "n1")
+
+
+def advertised(session: Session) -> tuple[str, str]:
+    """Reason and message of `Advertised` of the Service."""
+    return session.condition("service", f"{HOME}/web", names.ConditionType.ADVERTISED)[1:]
+
+
+def counted(session: Session) -> dict[str, int]:
+    """The metric of the leader: Services of the group by the reason of `Advertised`, without zeros."""
+    selector = "--selector=app.kubernetes.io/component=controller"
+    pods = session.get("pods", f"--namespace={manifests.NAMESPACE}", selector)["items"]
+    found: dict[str, int] = {}
+    for pod in pods:
+        path = f"/api/v1/namespaces/{manifests.NAMESPACE}/pods/{pod['metadata']['name']}:8080/proxy/metrics"
+        text = session.cluster.kubectl("get", "--raw", path).stdout
+        pattern = rf'^kavip_services_advertised{{group="{HOME}/follow",reason="(\w+)"}} ([1-9].*)$'
+        found |= {reason: int(float(number)) for reason, number in re.findall(pattern, text, re.MULTILINE)}
+    return found
+
+
+def reported_alike(session: Session, reason: str) -> str:
+    """Wait until condition, metric and `kavip status` have *reason*; return the message of the condition."""
+    wait_for(f"Advertised is {reason}", lambda: advertised(session)[0] == reason, timeout=PATIENCE)
+    wait_for(f"the metric counts {reason}", lambda: counted(session) == {reason: 1}, timeout=PATIENCE)
+    rows = json.loads(session.kavip("status", "--output=json").stdout)["virtualIPs"]
+    assert [each["state"] for each in rows if each["service"] == f"{HOME}/web"] == [reason]
+    return advertised(session)[1]
+
+
+def test_vips_that_no_node_can_answer_for_are_reported_alike(session: Session) -> None:
+    """A pod outside the group, and a group without nodes: condition, metric and `kavip status` tell the same."""
+    group = f"keepalivedgroup/follow --namespace={HOME}".split()
+    label = "kavip-test/holds-vips"
+    session.cluster.kubectl("label", "node", "n1", "n2", f"{label}=")
+    try:
+        selector = json.dumps({"spec": {"nodeSelector": {label: ""}}})
+        retry_kubectl(session.cluster, "patch", *group, "--type=merge", "--patch", selector)
+        local = {"externalTrafficPolicy": "Local", "selector": {"app": "backend"}}
+        ports = [{"port": 80, "targetPort": 8080}]
+        apply(session, a_service("web", namespace=HOME, annotations=NOTES, **local, ports=ports))
+        deploy(session, "n3")
+        message = reported_alike(session, "EndpointsOutsideGroup")
+        assert "ready on n3, which is not in KeepalivedGroup local/follow" in message
+        assert session.kavip("status").returncode == 1
+        deploy(session, "n2")
+        reported_alike(session, "Master")
+        vip = session.address(f"{HOME}/web")
+        is_on(session, vip, "n2")
+        assert session.kavip("status").returncode == 0
+        session.cluster.kubectl("label", "node", "n1", "n2", f"{label}-")
+        assert reported_alike(session, "NoMaster") == f"no node holds {vip}: see kavip.io/Programmed"
+        assert session.condition("service", f"{HOME}/web", names.ConditionType.SERVICE_PROGRAMMED)[1] == "NoNodes"
+        assert not session.holders(vip)
+    finally:
+        session.cluster.kubectl("label", "node", "n1", "n2", f"{label}-")

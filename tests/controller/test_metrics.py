@@ -137,6 +137,19 @@ def test_masters_collisions_and_silent_agents_are_measured_per_group() -> None:
     assert not shown("kavip_agents") and not shown("kavip_services_advertised")
 
 
+def test_services_are_counted_by_each_reason_of_advertised() -> None:
+    """No reason is left out of the count, also those of the policy Local."""
+    reasons = names.ADVERTISED_REASONS
+    services = [
+        with_condition(web(f"shop/s{number}"), names.ConditionType.ADVERTISED, "False", reason)
+        for number, reason in enumerate(reasons)
+    ]
+    metrics = GroupMetrics()
+    metrics.update(Snapshot.from_objects([build.group(), *services]), AgentStates())
+    assert shown("kavip_services_advertised") == {(GROUP, reason): 1 for reason in reasons}
+    metrics.update(Snapshot(), AgentStates())
+
+
 def test_vips_that_a_machine_has_that_is_no_node_are_counted_once() -> None:
     """Two nodes report the same stranger of a VIP; a node of another group is no stranger."""
     snapshot, metrics = Snapshot.from_objects([build.group(), build.group("lb/core")]), GroupMetrics()

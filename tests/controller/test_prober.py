@@ -181,7 +181,7 @@ async def test_two_masters_are_polled_often_until_it_is_certain() -> None:
         probe.set_target("lb/edge", ProbeTarget({"n1": "127.0.0.1", "n2": "127.0.0.2"}, port, "h1"))
         async with asyncio.timeout(PATIENCE):
             while True:
-                mastership = Mastership.of(build.group(), ("n1", "n2"), probe.agents, "lb/edge")
+                mastership = Mastership.of(build.group(), ("n1", "n2"), probe.agents, key="lb/edge")
                 if mastership.master_of("shop/web").reason == Reason.SPLIT_BRAIN:
                     break
                 await asyncio.sleep(0.05)

@@ -22,6 +22,7 @@ from kavip.memo import KEEPS_NOTHING
 from kavip.names import Reason
 from kavip.snapshot import Object, Snapshot
 from kavip.snapshot.clusterranges import rejected_ranges
+from tests.reconcile.service.planning import with_condition
 from tests.support import build
 
 
@@ -193,6 +194,14 @@ def test_slices_are_watched_for_local_services_that_need_them() -> None:
     snapshot.drop(names.SERVICE, "a/inner")
     snapshot.drop(names.SERVICE, "a/spread")
     assert snapshot.followed == set()
+
+
+def test_slices_are_watched_for_services_that_no_node_of_their_group_can_serve() -> None:
+    """Their condition says so; the slices say which other nodes have an endpoint."""
+    web = build.service("a/web", group="lb/edge", external_traffic_policy="Local")
+    for reason, is_followed in (("Master", False), ("NoEndpoints", True), ("EndpointsOutsideGroup", True)):
+        snapshot = Snapshot.from_objects([with_condition(web, names.ConditionType.ADVERTISED, "True", reason)])
+        assert snapshot.followed == ({"a/web"} if is_followed else set())
 
 
 def test_addresses_of_the_api_server_are_reserved() -> None:

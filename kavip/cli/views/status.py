@@ -25,6 +25,8 @@ from kavip.vrrp.members import has_own_instances
 from kavip.vrrp.sharding import instance_on, shard_count, shard_of
 
 _MASTER: Final = "MASTER"
+_HELD_IN_VAIN: Final = (Reason.ADDRESS_CONFLICT, Reason.NO_ENDPOINTS, Reason.ENDPOINTS_OUTSIDE_GROUP)
+"""The reasons of Advertised with which a VIP may have a master and does not answer."""
 
 Masters = Mapping[tuple[str, Address], InstanceStatus]
 """The instance of each VIP, by group and address."""
@@ -49,8 +51,8 @@ class VirtualIPRow:
 
     @property
     def is_held(self) -> bool:
-        """Whether exactly one node holds it."""
-        return self.state == Reason.MASTER
+        """Whether exactly one node holds it, and answers if the Service has a ready endpoint at all."""
+        return self.state in (Reason.MASTER, Reason.NO_ENDPOINTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,16 +172,16 @@ def _state(
     """
     The state of a VIP and the message for it.
 
-    A VIP that is held needs no message, unless another machine has it too. With ``externalTrafficPolicy: Local`` a node
-    may hold it although no node has a ready endpoint. Where the user may not read the group, the Service's own
-    condition names the master.
+    A VIP that is held needs no message, unless another machine has it too, or no node of the group has a ready endpoint
+    (``externalTrafficPolicy: Local``). Where the user may not read the group, the Service's own condition names the
+    master.
     """
     advertised = conditions.find(service.status.conditions, ConditionType.ADVERTISED)
     message = advertised.message if advertised is not None and advertised.status == "True" else ""
-    if advertised is not None and advertised.reason == Reason.ADDRESS_CONFLICT:
+    if advertised is not None and advertised.reason in _HELD_IN_VAIN:
         return advertised.reason, advertised.message
     if master is not None and master.node and master.state == _MASTER:
-        return Reason.MASTER.value, message if service.is_local else ""
+        return Reason.MASTER.value, ""
     if problem is not None:
         return problem.reason, problem.message
     return (Reason.MASTER.value, message) if message and not is_known else (Reason.UNKNOWN.value, "")

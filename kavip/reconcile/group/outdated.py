@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from kavip.api.address import Address
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
-from kavip.names import ConditionType
+from kavip.names import ConditionType, Reason
 from kavip.reconcile.group.desired import Desired
 from kavip.reconcile.group.instances import subjects_of
 from kavip.reconcile.observed.agentstates import NO_STATES, ExcludedInstance, NodeState
@@ -82,7 +82,7 @@ def find_outdated(serving: ServingGroup, desired: Desired, mastership: Mastershi
             reworded.append(Key(KeyKind.SERVICE, service.key))
         elif (
             confirmed
-            and (state.status, confirmed.status) == ("True", "True")
+            and (state.status, confirmed.reason) == ("True", Reason.MASTER)  # endpoints may change with any slice
             and service.key not in special
             and claimed.isdisjoint(vips.addresses)
         ):

@@ -65,7 +65,8 @@ class Mastership:
 
     *expected*: the nodes that should answer. Masters that overlap for more than *overlap* seconds are a split brain. A
     VIP without a master is reported after *gap* seconds. *hardware*: the hardware addresses of the nodes of all groups.
-    *asked*: for how many seconds the agents have been asked.
+    *asked*: for how many seconds the agents have been asked. *has_nodes*: whether the group has nodes or pods; without
+    both no node holds a VIP, and no agent has to say so.
     """
 
     expected: tuple[str, ...]
@@ -76,9 +77,18 @@ class Mastership:
     gap: float = _SHORTEST
     hardware: frozenset[str] = frozenset()
     asked: float = 0.0
+    has_nodes: bool = True
 
     @classmethod
-    def of(cls, group: KeepalivedGroup | None, expected: Iterable[str], agents: AgentStates, key: str) -> "Mastership":
+    def of(
+        cls,
+        group: KeepalivedGroup | None,
+        expected: Iterable[str],
+        agents: AgentStates,
+        *,
+        key: str,
+        has_nodes: bool = True,
+    ) -> "Mastership":
         """The mastership from the answers for the group *key*."""
         seconds = (
             max(timing_of(group.spec, 4).milliseconds, timing_of(group.spec, 6).milliseconds) / SECOND if group else 1
@@ -92,6 +102,7 @@ class Mastership:
             gap=max(_SHORTEST, 4 * seconds + _SPARE),
             hardware=frozenset(hardware_of(agents, agents.states)) if has_claims(agents, key) else frozenset(),
             asked=agents.at - agents.since,
+            has_nodes=has_nodes,
         )
 
     def master_of(self, subject: VipOrInstance) -> MasterState:
@@ -156,6 +167,8 @@ class Mastership:
         return MasterState((), Reason.UNKNOWN, silent=(claim.node,))
 
     def _unclaimed(self, subject: VipOrInstance) -> MasterState:
+        if not self.has_nodes:
+            return MasterState((), Reason.NO_MASTER, is_run=False)
         is_run = any(_runs(state, subject) for state in self.states.values())
         silent = tuple(node for node in self.expected if node not in self.states or self._is_silent(node))
         if silent or not is_run:

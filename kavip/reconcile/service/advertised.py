@@ -2,7 +2,8 @@
 Whether a Service is advertised: is exactly one node the master of each of its VIPs, and which.
 
 A chain of named checks over what the agents report (:mod:`~kavip.reconcile.observed.mastership`); the worst objection
-to any VIP gives reason and message. :mod:`~kavip.reconcile.service.throttle` decides when it is written.
+to any VIP gives reason and message. That no master has an endpoint (policy ``Local``) comes last.
+:mod:`~kavip.reconcile.service.throttle` decides when it is written.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -49,8 +50,11 @@ def advertised_state(vips: ServiceVIPs, mastership: Mastership) -> AdvertisedSta
             return AdvertisedState(objection, is_run=is_run)
     if waits := [each.wait for each in masters.values() if each.reason is None]:
         return AdvertisedState(None, min(waits))
-    message = f"{_locations(masters)}{_no_endpoints(vips, mastership)}"
-    return AdvertisedState(ConditionState("True", Reason.MASTER, message))
+    return AdvertisedState(_without_endpoints(vips, masters, mastership) or _held(masters))
+
+
+def _held(masters: _Masters) -> ConditionState:
+    return ConditionState("True", Reason.MASTER, _locations(masters))
 
 
 def _at_most_one_each(masters: _Masters, mastership: Mastership) -> ConditionState | None:
@@ -84,8 +88,8 @@ def _at_least_one_each(masters: _Masters, mastership: Mastership) -> ConditionSt
     lost = [vip for vip, each in masters.items() if each.reason == Reason.NO_MASTER]
     if not lost:
         return None
-    message = f"no node holds {_texts(lost)}{_faults(lost[0], mastership)}"
-    return ConditionState("False", Reason.NO_MASTER, message)
+    cause = _faults(lost[0], mastership) if mastership.has_nodes else f": see {ConditionType.SERVICE_PROGRAMMED}"
+    return ConditionState("False", Reason.NO_MASTER, f"no node holds {_texts(lost)}{cause}")
 
 
 def _faults(vip: Address, mastership: Mastership) -> str:
@@ -107,8 +111,8 @@ def _known_each(masters: _Masters, _mastership: Mastership) -> ConditionState | 
     unknown = {vip: each for vip, each in masters.items() if each.reason == Reason.UNKNOWN}
     if not unknown:
         return None
-    if missing := [vip for vip, each in unknown.items() if not each.is_run]:
-        message = f"no node runs an instance with {_texts(missing)} yet: see {ConditionType.SERVICE_PROGRAMMED}"
+    if missing := [vip for vip, each in unknown.items() if not (each.is_run or each.silent)]:
+        message = f"no node runs an instance with {_texts(missing)}: see {ConditionType.SERVICE_PROGRAMMED}"
         return ConditionState("Unknown", Reason.UNKNOWN, message)
     silent = sorted({node for each in unknown.values() for node in each.silent})
     message = f"the master of {_texts(list(unknown))} is unknown: no answer from the agents on {few(silent)}"
@@ -123,13 +127,27 @@ CHECKS: Final[tuple[Callable[[_Masters, Mastership], ConditionState | None], ...
 )
 
 
-def _no_endpoints(vips: ServiceVIPs, mastership: Mastership) -> str:
-    """That a VIP with a master does not answer: kube-proxy sends only to endpoints of its own node."""
-    key = vips.service.key
-    tracks = {tracking.local_track(unit) for unit in (key, *(f"{key}/{vip}" for vip in vips.addresses))}
-    if not vips.service.is_local or any(tracks.isdisjoint(each.unready) for each in mastership.states.values()):
-        return ""
-    return "; connections to it are dropped: no node has a ready endpoint (externalTrafficPolicy: Local)"
+def _without_endpoints(vips: ServiceVIPs, masters: _Masters, mastership: Mastership) -> ConditionState | None:
+    """
+    The state of VIPs that have masters and do not answer: kube-proxy sends only to endpoints of its own node.
+
+    The EndpointSlices of such a Service are read from then on (:attr:`~kavip.api.service.Service.needs_slices`).
+    """
+    service, serving = vips.service, vips.serving
+    tracks = {tracking.local_track(unit) for unit in (service.key, *(f"{service.key}/{vip}" for vip in vips.addresses))}
+    if not service.is_local or any(tracks.isdisjoint(each.unready) for each in mastership.states.values()):
+        return None
+    message = f"{_locations(masters)}; connections to it are dropped (externalTrafficPolicy: Local)"
+    members = serving.snapshot.group_nodes(serving.group) if serving.group else ()
+    outside = serving.snapshot.endpoint_nodes(service.key)
+    if not outside or not outside.isdisjoint(node.metadata.name for node in members):
+        return ConditionState("True", Reason.NO_ENDPOINTS, f"{message}: no node has a ready endpoint")
+    verb, them = ("is", "it") if len(outside) == 1 else ("are", "one of them")
+    remedy = (
+        f"ready on {few(sorted(outside))}, which {verb} not in KeepalivedGroup {serving.key}: add {them} to the group, "
+        "or run a pod on a node of the group"
+    )
+    return ConditionState("False", Reason.ENDPOINTS_OUTSIDE_GROUP, f"{message}: {remedy}")
 
 
 def _locations(masters: _Masters) -> str:

@@ -3,8 +3,8 @@ When a changed condition is written, and how often one Service is written.
 
 * ``Programmed``: a changed reason is written at once. A message that only counts nodes would change with every node of
   a roll-out, so it is written after :data:`COUNT_AFTER` seconds and then ever more rarely.
-* ``Advertised``: a master is written as soon as it is known. That there is none, or that it is unknown, is written only
-  if it lasts: most fail-overs are over before.
+* ``Advertised``: a master is written as soon as it is known. That there is none, that it is unknown, or that it has no
+  endpoint, is written only if it lasts: most fail-overs, and most restarts of pods, are over before.
 * :class:`WriteBudget`: what agents report may change as often as they are asked. A node that flaps, or lies, would have
   all Services of its group written each time.
 """
@@ -74,8 +74,8 @@ def _unchanged_for(stored: Condition, now: datetime, probed_from: datetime) -> f
 
 
 # --- Advertised -------------------------------------------------------------------------------------------------------
-UNCERTAIN: Final = (Reason.NO_MASTER, Reason.UNKNOWN)
-"""The reasons that are written only if they last."""
+UNCERTAIN: Final = (Reason.NO_MASTER, Reason.UNKNOWN, Reason.NO_ENDPOINTS, Reason.ENDPOINTS_OUTSIDE_GROUP)
+"""The reasons that are written only if they last; the last two last as one."""
 
 
 def unconfirmed(reason: str, before: Unconfirmed | None, *, at: float) -> Unconfirmed:
@@ -87,9 +87,10 @@ def unconfirmed_of(
     service: Service, found: AdvertisedState, before: Unconfirmed | None, *, at: float
 ) -> Unconfirmed | None:
     """The uncertain reason of *service*; None: it has none, or its first condition waits for a certain one."""
-    if found.state is None or found.state.reason not in UNCERTAIN or _is_premature(service, found.state):
+    if found.state is None or found.state.reason not in UNCERTAIN or _is_premature(service, found):
         return None
-    return unconfirmed(found.state.reason, before, at=at)
+    is_idle = found.state.reason == Reason.ENDPOINTS_OUTSIDE_GROUP
+    return unconfirmed(Reason.NO_ENDPOINTS if is_idle else found.state.reason, before, at=at)
 
 
 def seconds_to_confirm(held: Unconfirmed | None, mastership: Mastership) -> float:
@@ -119,7 +120,7 @@ def confirmed_state(
 ) -> ConditionState | None:
     """``Advertised`` as it should be stored now; None: the stored one stays."""
     state = found.state
-    if state is None or _is_premature(service, state):
+    if state is None or _is_premature(service, found):
         return None
     if state.reason not in UNCERTAIN or _has_reason(service, state):
         return state
@@ -133,9 +134,11 @@ def advertised_change(service: Service, state: ConditionState | None) -> Conditi
     return state.change(stored_condition(service, ConditionType.ADVERTISED), service.metadata)
 
 
-def _is_premature(service: Service, state: ConditionState) -> bool:
-    """The condition is added when the master is known."""
-    return state.reason == Reason.UNKNOWN and stored_condition(service, ConditionType.ADVERTISED) is None
+def _is_premature(service: Service, found: AdvertisedState) -> bool:
+    """The condition is added when the master is known, or a node runs the VIPs and none is master."""
+    if stored_condition(service, ConditionType.ADVERTISED) is not None or found.state is None:
+        return False
+    return found.state.reason == Reason.UNKNOWN or (found.state.reason == Reason.NO_MASTER and not found.is_run)
 
 
 def _has_reason(service: Service, state: ConditionState) -> bool:

@@ -52,8 +52,9 @@ class ServingGroup:
 
     def mastership(self, observed: Observed) -> Mastership:
         """Which node is master of what."""
-        nodes = self._reporting_nodes(observed.objects.pods_of(self.key))
-        return Mastership.of(self.group, nodes, observed.agents, self.key)
+        pods = observed.objects.pods_of(self.key)
+        nodes, may_hold = self._reporting_nodes(pods), self.has_nodes or bool(pods)
+        return Mastership.of(self.group, nodes, observed.agents, key=self.key, has_nodes=may_hold)
 
     def _reporting_nodes(self, pods: Iterable[Pod]) -> tuple[str, ...]:
         """The nodes whose agents must answer: the ready ones, and former ones that still run one of *pods*."""

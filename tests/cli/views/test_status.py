@@ -14,6 +14,7 @@ from kavip.api.pool import PoolRouting
 from kavip.api.service import Service
 from kavip.cli.views.status import VirtualIPRow, report
 from kavip.cli.views.statusoutput import output, text
+from kavip.names import Reason
 from kavip.snapshot import Object
 from tests.reconcile.service.planning import with_condition
 from tests.support import build
@@ -211,21 +212,23 @@ def test_a_group_vip_without_a_master_has_the_message_of_its_group() -> None:
     ]
 
 
-def test_a_held_vip_with_the_policy_local_shows_its_condition() -> None:
-    """It says where no node has a ready endpoint; a held VIP with the policy Cluster needs no message."""
+@pytest.mark.parametrize(
+    ("reason", "status"), [(Reason.NO_ENDPOINTS, 0), (Reason.ENDPOINTS_OUTSIDE_GROUP, 1), (Reason.ADDRESS_CONFLICT, 1)]
+)
+def test_a_held_vip_that_does_not_answer_shows_why(reason: Reason, status: int) -> None:
+    """A Service without any ready endpoint is no failure of its VIP; a held VIP that answers needs no message."""
     edge = group(instance("shop/web", 7), instance("shop/api", 8), ids={"shop/web": 7, "shop/api": 8})
-    dropped = "node n1 holds 192.0.2.130; connections to it are dropped: no node has a ready endpoint"
     web = build.service("shop/web", group=GROUP, holds=("192.0.2.130",), external_traffic_policy="Local")
     api = build.service("shop/api", group=GROUP, holds=("192.0.2.131",))
-    web = with_condition(web, names.ConditionType.ADVERTISED, "True", "Master", message=dropped)
+    web = with_condition(web, names.ConditionType.ADVERTISED, "True", reason, message="connections are dropped")
     both = "node n1 holds 192.0.2.131; node n2 holds 192.0.2.132"
     api = with_condition(api, names.ConditionType.ADVERTISED, "True", "Master", message=both)
     found = report([edge, web, api])
     assert [(each.state, each.message) for each in found.virtual_ips] == [
-        ("Master", dropped),
+        (reason, "connections are dropped"),
         ("Master", ""),
     ]
-    assert found.status == 0
+    assert found.status == status
 
 
 def test_each_node_shows_its_share() -> None:
