@@ -94,7 +94,9 @@ class Settings:
     )
     probe_host: str = setting("", "address that /livez and /readyz bind to; empty: all")
     probe_port: int = setting(names.PROBE_PORT, "port of /livez and /readyz")
-    agent_port: int = setting(names.AGENT_PORT, "first port for agents; each group gets the next free one")
+    agent_port: int = setting(
+        names.AGENT_PORT, "first port for agents of new groups; each gets the next free one, and keeps it"
+    )
     agent_allowed_cidrs: str = setting(
         "", "CIDRs of clients that agents answer (kavip's pods, Prometheus), comma-separated; empty: all"
     )

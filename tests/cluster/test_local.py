@@ -214,13 +214,14 @@ def counted(session: Session) -> dict[str, int]:
     return found
 
 
-def reported_alike(session: Session, reason: str) -> str:
-    """Wait until condition, metric and `kavip status` have *reason*; return the message of the condition."""
+def reported_alike(session: Session, reason: str) -> tuple[str, dict[str, str]]:
+    """Wait until condition and metric have *reason*; return the message, and the row of `kavip status`."""
     wait_for(f"Advertised is {reason}", lambda: advertised(session)[0] == reason, timeout=PATIENCE)
     wait_for(f"the metric counts {reason}", lambda: counted(session) == {reason: 1}, timeout=PATIENCE)
-    rows = json.loads(session.kavip("status", "--output=json").stdout)["virtualIPs"]
-    assert [each["state"] for each in rows if each["service"] == f"{HOME}/web"] == [reason]
-    return advertised(session)[1]
+    status = session.kavip("status", "--output=json")
+    assert status.returncode == int(reason != "Master")
+    (row,) = json.loads(status.stdout)["virtualIPs"]
+    return advertised(session)[1], row
 
 
 def test_vips_that_no_node_can_answer_for_are_reported_alike(session: Session) -> None:
@@ -235,17 +236,18 @@ def test_vips_that_no_node_can_answer_for_are_reported_alike(session: Session) -
         ports = [{"port": 80, "targetPort": 8080}]
         apply(session, a_service("web", namespace=HOME, annotations=NOTES, **local, ports=ports))
         deploy(session, "n3")
-        message = reported_alike(session, "EndpointsOutsideGroup")
+        message, row = reported_alike(session, "EndpointsOutsideGroup")
         assert "ready on n3, which is not in KeepalivedGroup local/follow" in message
-        assert session.kavip("status").returncode == 1
+        assert (row["state"], row["message"]) == ("EndpointsOutsideGroup", message)
         deploy(session, "n2")
-        reported_alike(session, "Master")
+        _, row = reported_alike(session, "Master")
         vip = session.address(f"{HOME}/web")
         is_on(session, vip, "n2")
-        assert session.kavip("status").returncode == 0
+        assert (row["address"], row["state"], row["node"]) == (vip, "Master", "n2")
         session.cluster.kubectl("label", "node", "n1", "n2", f"{label}-")
-        assert reported_alike(session, "NoMaster") == f"no node holds {vip}: see kavip.io/Programmed"
-        assert session.condition("service", f"{HOME}/web", names.ConditionType.SERVICE_PROGRAMMED)[1] == "NoNodes"
+        message, row = reported_alike(session, "NoMaster")
+        assert message == f"no node holds {vip}: see kavip.io/Programmed"
+        assert (row["state"], row["node"]) == ("NoNodes", ""), "the cause of it"
         assert not session.holders(vip)
     finally:
         session.cluster.kubectl("label", "node", "n1", "n2", f"{label}-")

@@ -43,7 +43,8 @@ class Desired:
 
     *members*: its Services with their VIPs. *excluded*: by Service, why the configuration lacks it for now. *nodes*:
     those of the group. *leaving_nodes*: nodes that keep their pod, but would get no new one. *locals*: how the nodes
-    learn where Services of policy ``Local`` have endpoints. *links*: what the nodes need of pools.
+    learn where Services of policy ``Local`` have endpoints. *links*: what the nodes need of pools. *first_port*: where
+    the ports of new groups begin.
 
     *is_persisted*: VRIDs and port stand in the status, so objects may use them. *is_rolling*: a node waits to join, to
     leave or to change its address. *awaits_groups*: a VIP waits until another group has given it up. *detection*: of
@@ -56,6 +57,7 @@ class Desired:
     leaving_nodes: tuple[Node, ...]
     router_ids: RouterIDs
     port: int
+    first_port: int
     configuration: GroupConfiguration
     locals: tuple[LocalTrack, ...]
     links: PoolLinks
@@ -124,6 +126,7 @@ def desired_of(
         leaving_nodes=leaving,
         router_ids=router_ids,
         port=port,
+        first_port=options.agent_port,
         configuration=configuration,
         locals=local_tracks(snapshot, group, configuration.final) if configuration.final else (),
         links=links_of(snapshot, members),

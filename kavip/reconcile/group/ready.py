@@ -54,6 +54,7 @@ def ready(
         *_drained(group, desired),
         *_spread(desired),
         *_balance(group, desired),
+        *_port(group, desired),
         *_warnings(nodes, states),
     )
     return ConditionState("True", Reason.READY, "; ".join(("every pod is ready", *notes)))
@@ -124,6 +125,15 @@ def _balance(group: KeepalivedGroup, desired: Desired) -> Iterator[str]:
         yield f"as balanced as preferences and spread allow: one node ranks first for {what}"
     else:
         yield f"balanced: no node ranks first for more than {what}"
+
+
+def _port(group: KeepalivedGroup, desired: Desired) -> Iterator[str]:
+    """That a running group keeps its port, because another one replaces its pods: so an owner of the group decides."""
+    if group.spec.metrics_port is None and desired.port < desired.first_port:
+        yield (
+            f"its agents keep port {desired.port}: agent.port {desired.first_port} is for new groups; set "
+            f"spec.metricsPort to {desired.first_port} or higher to change it, which replaces the pods"
+        )
 
 
 def _moves(moves: Sequence[tuple[str, str]]) -> str:

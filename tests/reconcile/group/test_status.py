@@ -57,6 +57,28 @@ def test_the_status_of_a_group_that_works() -> None:
     ]
 
 
+def test_a_running_group_keeps_its_port_and_says_so() -> None:
+    """Another `--agent-port` is for new groups. `spec.metricsPort` of the group decides, without a remark."""
+    simulation = with_pods(settled(build.group(), serving(WEB, "192.0.2.130")), pod("p1", "n1"), pod("p2", "n2"))
+    kept = (
+        "every pod is ready; its agents keep port 9650: agent.port 9700 is for new groups; set spec.metricsPort to 9700"
+        " or higher to change it, which replaces the pods"
+    )
+    for first, chosen, port, message in (
+        (9650, None, 9650, "every pod is ready"),
+        (9700, None, 9650, kept),
+        (9600, None, 9650, "every pod is ready"),
+        (9700, 9650, 9650, "every pod is ready"),
+    ):
+        group = simulation.snapshot.groups[GROUP]
+        spec = msgspec.structs.replace(group.spec, metrics_port=chosen)
+        simulation.snapshot.put(msgspec.structs.replace(group, spec=spec))
+        simulation.options = replace(simulation.options, agent_port=first)
+        simulation.settle(Key(KeyKind.GROUP, GROUP))
+        assert condition(simulation, READY)[2] == message
+        assert simulation.snapshot.groups[GROUP].status.metrics_port == port
+
+
 def test_programmed_names_excluded_instances() -> None:
     """All nodes are current. Programmed names the excluded instances, and the first node with its reason."""
     simulation = with_pods(settled(build.group(), serving(WEB, "192.0.2.130")), pod("p1", "n1"), pod("p2", "n2"))
