@@ -1,10 +1,12 @@
 """
 What an edit of a running group disrupts: only warnings, each of at most 256 bytes.
 
-A warning has the field, the effect on all nodes, and the Services whose VIPs are affected.
+All nodes change their fields together in one switch, so these have one warning: the fields, the effect on all nodes,
+and what the VIPs do, which is the worst that one of the fields does to them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from kavip.admission import routeridusage
@@ -19,21 +21,35 @@ from kavip.vrrp.groupspec import has_password
 
 SWITCHOVER: Final = "all nodes switch at the same moment (see the group's Programmed condition)"
 """How a change is made that nodes cannot make one after the other."""
-PAUSE: Final = "pause for a fail-over"
 _CONTINUE: Final = "continue"
+_MOVE: Final = "move to other instances"
+PAUSE: Final = "pause for a fail-over"
+_REPLACE: Final = "fail over while the pods are replaced one by one"
+_EFFECTS: Final = (_CONTINUE, _MOVE, PAUSE)
+"""What VIPs do at a switchover, the worst last."""
 
 _FIELDS: Final[dict[str, tuple[Callable[[GroupSpec], str], str]]] = {
-    "spec.interface": (lambda spec: spec.interface, PAUSE),
-    "spec.interfaceFromIP": (lambda spec: spec.interface_from_ip, PAUSE),
-    "spec.vrrpInterface": (lambda spec: spec.vrrp_interface, PAUSE),
-    "spec.unicastEnabled": (lambda spec: str(bool(spec.unicast_enabled)).lower(), PAUSE),
-    "spec.vrrpVersion": (lambda spec: str(timing.version_of(spec)), _CONTINUE),
-    "spec.advertIntervalMilliseconds": (lambda spec: str(timing.timing_of(spec, 4).milliseconds), _CONTINUE),
+    "interface": (lambda spec: spec.interface, PAUSE),
+    "interfaceFromIP": (lambda spec: spec.interface_from_ip, PAUSE),
+    "vrrpInterface": (lambda spec: spec.vrrp_interface, PAUSE),
+    "unicastEnabled": (lambda spec: str(bool(spec.unicast_enabled)).lower(), PAUSE),
+    "vrrpVersion": (lambda spec: str(timing.version_of(spec)), _CONTINUE),
+    "advertIntervalMilliseconds": (lambda spec: str(timing.timing_of(spec, 4).milliseconds), _CONTINUE),
 }
 """
 Fields in which nodes with the old and the new value do not hear each other's adverts, how to read them, and what the
 VIPs do at the switchover.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A *field* of the spec that changes, as *text* says ("" for a secret), and what the VIPs of *members* do."""
+
+    field: str
+    text: str
+    effect: str
+    members: Sequence[Service]
 
 
 def running_vips_are_disrupted(group: KeepalivedGroup, context: Context[KeepalivedGroup]) -> Iterator[AdmissionWarning]:
@@ -42,22 +58,34 @@ def running_vips_are_disrupted(group: KeepalivedGroup, context: Context[Keepaliv
     if old is None or not routeridusage.held_ids(group, snapshot):
         return
     members = [service for service in snapshot.members(group.key) if service.virtual_ips]
-    vips = _vips_of(members)
-    for field, (read, effect) in _FIELDS.items():
-        if read(old.spec) != read(group.spec):
-            change = f'"{read(old.spec)}" becomes "{read(group.spec)}"'
-            yield AdmissionWarning(f"{change}: {SWITCHOVER}; {vips} {effect}", field)
-    if (before := _secret(old.spec)) != (after := _secret(group.spec)):
-        effect = _CONTINUE if before[0] == after[0] else "fail over while the pods are replaced one by one"
-        yield AdmissionWarning(f"{SWITCHOVER}; {vips} {effect}", "spec.passwordAuth")
-    moving = [service for service in members if not service.is_local]  # Local ones have own instances in both modes
-    if _layout(old) != _layout(group) and (moving or group.spec.virtual_ips):
-        change = f"{_layout(old)} becomes {_layout(group)}"
-        message = f"{change}: {SWITCHOVER}; {_vips_of(moving)} move to other instances"
-        yield AdmissionWarning(message, "spec.instances")
+    if changes := list(_changes(old, group, members)):
+        yield _warning(changes)
     yield from _repinned(old.spec, group.spec)
     if old.segment != group.segment:
         yield AdmissionWarning(_collisions(group, snapshot), "spec.segment")
+
+
+def _changes(old: KeepalivedGroup, group: KeepalivedGroup, members: Sequence[Service]) -> Iterator[_Change]:
+    """What all nodes change together."""
+    for field, (read, effect) in _FIELDS.items():
+        if (before := read(old.spec)) != (after := read(group.spec)):
+            yield _Change(field, f'"{before}" becomes "{after}"', effect, members)
+    if (secret := _secret(old.spec)) != _secret(group.spec):
+        yield _Change("passwordAuth", "", _CONTINUE if secret[0] == _secret(group.spec)[0] else _REPLACE, members)
+    moving = [service for service in members if not service.is_local]  # Local ones have own instances in both modes
+    if _layout(old) != _layout(group) and (moving or group.spec.virtual_ips):
+        yield _Change("instances", f"{_layout(old)} becomes {_layout(group)}", _MOVE, moving)
+
+
+def _warning(changes: Sequence[_Change]) -> AdmissionWarning:
+    """One warning for the switch that makes all *changes*."""
+    worst = max(changes, key=lambda change: (*_EFFECTS, _REPLACE).index(change.effect))
+    at_once = max((each.effect for each in changes if each.effect != _REPLACE), default=_CONTINUE, key=_EFFECTS.index)
+    effect = worst.effect if at_once in (_CONTINUE, worst.effect) else f"{at_once}, and {worst.effect}"
+    what = f"{SWITCHOVER}; {_vips_of(worst.members)} {effect}"
+    if len(changes) == 1:
+        return AdmissionWarning(f"{worst.text}: {what}" if worst.text else what, f"spec.{worst.field}")
+    return AdmissionWarning(f"{listed([each.field for each in changes], most=4)}: {what}", "spec")
 
 
 def _repinned(old: GroupSpec, new: GroupSpec) -> Iterator[AdmissionWarning]:
@@ -92,5 +120,5 @@ def _secret(spec: GroupSpec) -> tuple[str, str]:
     return (password.secret_ref.name, password.secret_key) if password and has_password(spec) else ("", "")
 
 
-def _vips_of(members: list[Service]) -> str:
+def _vips_of(members: Sequence[Service]) -> str:
     return f"the VIPs of {listed([service.key for service in members], most=2)}" if members else "its VIPs"
