@@ -140,20 +140,24 @@ def test_new_fields_are_accepted(server: ControlPlane, subject: manifests.Object
             "spec.checks[0].url",
             '"ftp://192.0.2.1" is no URL to check; want',
         ),
-        (new(checks=[check(timeoutSeconds=3)]), "spec.checks[0].timeoutSeconds", "3 would outlast the next check"),
+        (new(checks=[check(timeoutSeconds=3)]), "spec.checks[0].timeoutSeconds", "3: want at most intervalSeconds, 2"),
         (new(checks=[check(weight=3)]), "spec.checks[0].weight", "want onFailure: LowerPriority, or no weight"),
         (new(noPreempt=True, preemptDelaySeconds=3), "spec.preemptDelaySeconds", "want one of the two"),
         (new(vrrpVersion=4), "spec.vrrpVersion", 'supported values: "2", "3"'),
-        (new(vrrpVersion=3, passwordAuth={"secretRef": {"name": "v"}}), "spec.vrrpVersion", "3 has no passwords"),
+        (
+            new(vrrpVersion=3, passwordAuth={"secretRef": {"name": "v"}}),
+            "spec.passwordAuth",
+            "version 3 has no passwords",
+        ),
         (
             new(vrrpVersion=2, advertIntervalMilliseconds=200),
             "spec.advertIntervalMilliseconds",
-            "200 is not whole seconds",
+            "200: want whole seconds with version 2",
         ),
         (
             new(vrrpVersion=3, advertIntervalMilliseconds=50000),
             "spec.advertIntervalMilliseconds",
-            "50000 is more than vrrpVersion 3 can tell; want at most 40950",
+            "50000: want multiples of 10, up to 40950",
         ),
         (new(advertIntervalMilliseconds=205), "spec.advertIntervalMilliseconds", "multiple of 10"),
         (

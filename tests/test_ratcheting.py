@@ -30,12 +30,12 @@ OLD: dict[str, dict[str, tuple[manifests.Object, str]]] = {
     "timing": {
         "label": (ELSEWHERE, ""),
         "other field": ({"spec": {"unicastEnabled": False}}, ""),
-        "touch": ({"spec": {"advertIntervalMilliseconds": 300}}, "300 is not whole seconds"),
-        "touch the other": ({"spec": {"preemptDelaySeconds": 9}}, "9 delays what noPreempt never does"),
+        "touch": ({"spec": {"advertIntervalMilliseconds": 300}}, "300: want whole seconds with version 2"),
+        "touch the other": ({"spec": {"preemptDelaySeconds": 9}}, "9: noPreempt and a delay exclude each other"),
     },
     "slow": {
         "other field": ({"spec": {"unicastEnabled": False}}, ""),
-        "touch": ({"spec": {"vrrpVersion": None}}, "50000 is"),
+        "touch": ({"spec": {"vrrpVersion": None}}, "50000: want"),
     },
     "secret": {
         "other field": ({"spec": {"segment": "rack"}}, ""),

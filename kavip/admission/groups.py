@@ -76,7 +76,7 @@ def metrics_port_is_free(group: KeepalivedGroup, context: GroupContext) -> Findi
     """No agent of another group uses the port on the same nodes."""
     port = group.spec.metrics_port
     users = (each for each in context.snapshot.every_group if each.key != group.key)
-    if port is None or port not in {each.spec.metrics_port or each.status.metrics_port for each in users}:
+    if not port or port not in {each.spec.metrics_port or each.status.metrics_port for each in users}:
         return
     taken = {
         other.spec.metrics_port or other.status.metrics_port: other.key

@@ -180,7 +180,7 @@ def _check(check: Check, field: str) -> Iterator[Refusal]:
     if check.on_failure not in ON_FAILURE:
         yield _refuse(f"{field}.onFailure", check.on_failure, f"want {' or '.join(ON_FAILURE)}")
     if check.weight is not None and check.on_failure != "LowerPriority":
-        yield _refuse(f"{field}.weight", check.weight, "a weight needs onFailure: LowerPriority")
+        yield _refuse(f"{field}.weight", check.weight, "want onFailure: LowerPriority, or no weight")
     elif check.weight is not None and not 1 <= check.weight <= _MOST_WEIGHT:
         yield _refuse(f"{field}.weight", check.weight, f"want a weight of 1 to {_MOST_WEIGHT}")
 
@@ -198,7 +198,9 @@ def _preemption(spec: GroupSpec) -> Iterator[Refusal]:
     if delay is not None and not 0 <= delay <= _MOST_PREEMPT_DELAY:
         yield _refuse("spec.preemptDelaySeconds", delay, f"want 0 to {_MOST_PREEMPT_DELAY}")
     if spec.no_preempt and delay:
-        yield _refuse("spec.preemptDelaySeconds", delay, "noPreempt and a delay exclude each other; remove one")
+        yield _refuse(
+            "spec.preemptDelaySeconds", delay, "noPreempt and a delay exclude each other; want one of the two"
+        )
 
 
 def _timing(spec: GroupSpec) -> Iterator[Refusal]:
@@ -206,7 +208,7 @@ def _timing(spec: GroupSpec) -> Iterator[Refusal]:
     if spec.vrrp_version is not None and spec.vrrp_version not in (2, 3):
         yield _refuse("spec.vrrpVersion", spec.vrrp_version, "want 2 or 3")
     if version == NEW_VERSION and spec.password_auth is not None and has_password(spec):
-        remedy = "version 3 has no passwords: set vrrpVersion: 2, or remove passwordAuth"
+        remedy = "version 3 has no passwords; want vrrpVersion: 2, or no passwordAuth"
         yield _refuse("spec.passwordAuth", spec.password_auth.secret_ref.name, remedy)
     if interval is None:
         return
@@ -216,7 +218,9 @@ def _timing(spec: GroupSpec) -> Iterator[Refusal]:
             yield _refuse(field, interval, f"want multiples of {timing.STEP_V3}, up to {timing.LONGEST_V3}")
     elif not timing.SECOND <= interval <= timing.LONGEST_V2 or interval % timing.SECOND:
         yield _refuse(
-            field, interval, "version 2 wants whole seconds, 1000 to 255000; vrrpVersion: 3 allows shorter intervals"
+            field,
+            interval,
+            "want whole seconds with version 2, 1000 to 255000; vrrpVersion: 3 allows shorter intervals",
         )
 
 

@@ -81,7 +81,7 @@ def read_service(
             lines.append(raised)
     for first, second in keywords.EXCLUSIVE:
         if first in wanted and second in wanted:
-            error = BadInput(FIELD, f"{first} with {second}", "they exclude each other; remove one")
+            error = BadInput(FIELD, f"{first} with {second}", "they exclude each other; want one of the two")
             refusals.append(Refusal.of(Reason.INVALID_VERBATIM, error))
     return VerbatimResult(tuple(lines), tuple(refusals), tuple(warnings))
 

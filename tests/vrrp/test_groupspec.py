@@ -114,7 +114,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         "spec.checks[0].expectedStatus",
         "200 to 599",
     ),
-    ({"checks": [{"name": "a", "url": "kubelet", "weight": 5}]}, "spec.checks[0].weight", "needs onFailure"),
+    ({"checks": [{"name": "a", "url": "kubelet", "weight": 5}]}, "spec.checks[0].weight", "want onFailure"),
     (
         {"checks": [{"name": "a", "url": "kubelet", "onFailure": "LowerPriority", "weight": 254}]},
         "spec.checks[0].weight",
@@ -150,7 +150,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"daemonsetPodAnnotations": {"a b": "x"}}, "spec.daemonsetPodAnnotations[a b]", "key of an annotation"),
     ({"daemonsetPodAnnotations": {"/a": "x"}}, "spec.daemonsetPodAnnotations[/a]", "key of an annotation"),
     ({"daemonsetPodAnnotations": {"a" * 64: "x"}}, f"spec.daemonsetPodAnnotations[{'a' * 64}]", "key of an annotation"),
-    ({"noPreempt": True, "preemptDelaySeconds": 5}, "spec.preemptDelaySeconds", "remove one"),
+    ({"noPreempt": True, "preemptDelaySeconds": 5}, "spec.preemptDelaySeconds", "want one of the two"),
     (
         {"checks": [{"name": "a", "url": "kubelet", "onFailure": "LowerPriority", "weight": -4}]},
         "spec.checks[0].weight",

@@ -213,3 +213,26 @@ def test_messages_are_those_of_the_webhook(case: Case) -> None:
     ]
     assert tuple((each.field, message_of(each)) for each in judged.verdict.refusals) == case.causes
     assert judged.verdict.warnings == case.warning_texts
+
+
+SCHEMA = [case for case in refusals.cases() if case.by == "crd" and case.operation is Operation.CREATE]
+SAME_WORDS = ("check_ends_in_time", "check_weighs", "no_delay", "no_password", "whole_seconds")
+"""Rules about two fields: their words are kavip's in the schema too. Those about one value print the value first."""
+
+
+@pytest.mark.parametrize("case", SCHEMA, ids=str)
+def test_what_schemas_refuse_is_refused_too(case: Case) -> None:
+    """About the same field, or one inside it, as a list has no index in some messages of the API server."""
+    around = [refusals.read(each) for each in (*refusals.cluster(), *case.cluster)]
+    submitted = refusals.read(case.object)
+    refused = [
+        (each.field, message_of(each))
+        for one in simulate.admit([*around, submitted]).reviewed
+        if (one.kind, one.namespace, one.name) == (case.kind, submitted.metadata.namespace, submitted.metadata.name)
+        for each in one.verdict.refusals
+    ]
+    assert len(refused) == len(case.causes), refused
+    for (field, message), (schema_field, schema_message) in zip(refused, case.causes, strict=True):
+        assert field.startswith(schema_field)
+        if case.rule in SAME_WORDS:
+            assert message == schema_message.removeprefix("Invalid value: ")
