@@ -18,6 +18,7 @@ from kavip.cli import flags
 @flags.policy
 @flags.LIVE
 @flags.cluster
+@click.option("--strict", is_flag=True, help="exit with 1 also if an object has a warning")
 @flags.OUTPUT
 def check(
     *,
@@ -26,6 +27,7 @@ def check(
     live: bool,
     kubeconfig: str,
     context: str,
+    strict: bool,
     output: str,
     **policy: str,
 ) -> None:
@@ -35,7 +37,7 @@ def check(
     The objects are reviewed as the webhook reviews them. With --live, references to kinds that the files lack are
     looked up in the cluster, and objects that exist there are reviewed as updates. Refusals go to standard output;
     warnings and files that cannot be read go to standard error. Exit status: 0 nothing is refused, 1 an object is
-    refused, 2 a file cannot be read, or there is no object.
+    refused, or with --strict has a warning, 2 a file cannot be read, or there is no object.
     """
     from kavip.admission.chain import PolicyOptions
     from kavip.cli.sources import cluster, files
@@ -57,4 +59,5 @@ def check(
     else:
         for line in planoutput.refusals(simulated, places):
             click.echo(line)
-    sys.exit(2 if contents.unread else 1 if simulated.refused else 0)
+    found = simulated.warned if strict else simulated.refused
+    sys.exit(2 if contents.unread else 1 if found else 0)

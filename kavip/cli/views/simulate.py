@@ -82,6 +82,11 @@ class Simulation:
         """The objects that admission refuses."""
         return tuple(each for each in self.reviewed if not each.verdict.allowed)
 
+    @property
+    def warned(self) -> tuple[ObjectReview, ...]:
+        """The objects that admission refuses, or accepts with a warning."""
+        return tuple(each for each in self.reviewed if each.verdict.warnings or not each.verdict.allowed)
+
 
 # --- admission --------------------------------------------------------------------------------------------------------
 def admit(

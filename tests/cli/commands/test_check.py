@@ -125,6 +125,24 @@ def test_the_samples_are_accepted() -> None:
     assert done.stderr == "warning: the files hold no Namespace, no Node: references to them were not checked\n"
 
 
+@pytest.mark.slow
+def test_strict_fails_where_an_object_has_a_warning(tmp_path: Path) -> None:
+    """A misspelled annotation is a warning, because it may be another program's; what was not checked is none."""
+    (tmp_path / "cluster.yaml").write_text("---\n".join((GROUPS, POOLS)))
+    around = ("-f", tmp_path, "-f", "-")
+    wrong = json.dumps(service("web", **{"kavip.io/adresses": "192.0.2.130"}))
+    lenient = check(*around, given=wrong)
+    assert (lenient.returncode, lenient.stdout) == (0, "")
+    assert "[kavip.io/adresses]: kavip does not know this key; did you mean kavip.io/addresses?" in lenient.stderr
+    strict = check(*around, "--strict", given=wrong)
+    assert (strict.returncode, strict.stdout, strict.stderr) == (1, "", lenient.stderr)
+    good = check(*around, "--strict", given=wrong.replace("adresses", "addresses"))
+    assert (good.returncode, good.stdout) == (0, "")
+    assert good.stderr == "warning: the files hold no Namespace, no Node: references to them were not checked\n"
+    refused = check(*around, "--strict", given=wrong.replace("adresses", "addresses").replace(".130", ".300"))
+    assert refused.returncode == 1
+
+
 HELM = "kavip: standard input, line 3: a template of Helm; render it first: helm template ... | kavip check -f -\n"
 
 
