@@ -9,7 +9,7 @@ from typing import Final
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from hack import commandoutput, commandpage, refusalpage, refusals, valuesschema
+from hack import chartpage, commandoutput, commandpage, refusalpage, refusals, valuesschema
 from kavip import names, telemetry
 from kavip.agent.main import PREFIX, AgentSettings
 from kavip.agent.report.dump import Data, Entry
@@ -29,12 +29,13 @@ def settings() -> str:
         [
             "# Settings",
             "",
-            "Each setting is a flag and an environment variable. For each setting of the first table, the chart has a",
-            "value too. If a setting is unknown or malformed, the program prints one line and exits with status 2.",
+            "Each setting is a flag and an environment variable. The last column of the first table is the",
+            "[value of the chart](chart.md) that sets it; the chart sets the others itself, or leaves their defaults.",
+            "If a setting is unknown or malformed, the program prints one line and exits with status 2.",
             "",
             "## kavip run, webhook, controller",
             "",
-            *_table(Settings, names.ENV_PREFIX),
+            *_with_values(_table(Settings, names.ENV_PREFIX)),
             "",
             "## kavip agent",
             "",
@@ -68,6 +69,7 @@ def pages() -> dict[Path, str]:
     """Each page with its text."""
     return {
         FOLDER / "settings.md": filled(settings()),
+        FOLDER / "chart.md": filled(chartpage.page()),
         FOLDER / "commands.md": commandpage.page(),
         FOLDER / "metrics.md": filled(metrics()),
         FOLDER / "refusals.md": filled(refusalpage.page(refusals.cases())),
@@ -94,6 +96,16 @@ def _table(kind: type, prefix: str) -> list[str]:
         meaning = each.metadata["doc"] + (f" ({choices})" if choices else "")
         rows.append(f"| `{flag}` | `{variable}` | `{each.default}` | {meaning} |".replace("``", ""))
     return rows
+
+
+def _with_values(table: list[str]) -> list[str]:
+    """*table* with the chart's value of each variable."""
+    values = chartpage.by_variable()
+    rows = []
+    for row in table[2:]:
+        value = values.get(row.split(" | ")[1].strip("`"), "")
+        rows.append(f"{row} {f'`{value}`' if value else ''} |")
+    return [f"{table[0]} chart value |", f"{table[1]}---|", *rows]
 
 
 def _agents() -> tuple[list[Metric], dict[Exporter, list[Metric]]]:

@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 
 import kavip
+from hack import chartpage
 from kavip.settings import Settings
 from tests.support import manifests
+
+BY_HELPER = ("KAVIP_IMAGE", "KAVIP_METRICS_CERT_PATH", "KAVIP_PULL_SECRETS")
 
 
 class TestValues:
@@ -52,6 +55,17 @@ class TestValues:
             schema = schema["properties"][word]
         choices = {each.name: each.metadata["choices"] for each in dataclasses.fields(Settings)}
         assert schema["enum"] == list(choices[setting])
+
+    def test_the_template_sets_variables_from_the_values_that_the_schema_names(self) -> None:
+        """So the reference of settings names the right value; some come by a helper of the chart."""
+        template = (manifests.CHART / "templates" / "deployment.yaml").read_text()
+        lines = re.findall(r"- name: (KAVIP_\w+)\n\s+value: (.*)", template)
+        values = dict(chartpage.by_variable())
+        assert {name: found[1] for name, line in lines if (found := re.search(r"\.Values\.([\w.]+)", line))} == {
+            name: path for name, path in values.items() if name not in BY_HELPER
+        }
+        helpers = {name for name, line in lines if "include" in line}
+        assert helpers == set(BY_HELPER) and helpers <= set(values)
 
     def test_pins_agree(self) -> None:
         """Development and tests use the versions of the image, and no package index is named."""
