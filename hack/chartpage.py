@@ -12,8 +12,8 @@ CHART: Final = Path(__file__).parents[1] / "charts" / "kavip"
 _VARIABLE: Final = re.compile(r"(?<![`\w])(KAVIP_[A-Z_]+)")
 _RESERVED: Final = "global"
 _INTRODUCTION: Final = (
-    "`helm show values charts/kavip` prints the defaults as YAML. The chart refuses values that do not exist and values "
-    "of a wrong type. A variable at the end of a meaning is the [setting](settings.md) that the value sets."
+    "`helm show values charts/kavip` prints the defaults as YAML. The chart refuses values that do not exist, and "
+    "values of a wrong type. A variable at the end of a meaning is the [setting](settings.md) that the value sets."
 )
 
 

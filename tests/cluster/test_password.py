@@ -1,6 +1,8 @@
 """A VRRP password that is created late, on a real kubelet: pods have it soon, although kavip may not read Secrets."""
 
 import json
+import re
+import shlex
 from typing import Any
 
 import pytest
@@ -8,8 +10,10 @@ import pytest
 from hack.testbed.cluster import Cluster
 from hack.testbed.process import wait_for
 from kavip import names
+from kavip.agent.config.localize import AUTHENTICATION_MARKER
 from tests.app.conftest import a_group, object_of
-from tests.cluster.provisioning import create_namespaces
+from tests.cluster.provisioning import apply_objects, create_namespaces
+from tests.support import manifests
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -53,5 +57,38 @@ def test_a_password_that_comes_late_is_taken_up_soon(installed: Cluster) -> None
         secret = object_of("Secret", "vrrp", namespace="lb", stringData={"password": "s3cret"})
         installed.kubectl("create", "--filename=-", input=json.dumps(secret))
         wait_for("the group is programmed", lambda: programmed(installed).get("status") == "True", timeout=PATIENCE)
+    finally:
+        installed.kubectl("delete", "namespace", "lb", "--wait=false")
+
+
+def first_password() -> list[list[str]]:
+    """The commands of the page, for the group lb/edge."""
+    page = (manifests.ROOT / "docs" / "howto" / "switch.md").read_text()
+    section = page.split("## Set the first password")[1].split("\n## ")[0]
+    (block,) = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
+    lines = block.replace("NS", "lb").replace("NAME", "edge").splitlines()
+    return [shlex.split(line.removeprefix("kubectl ")) for line in lines]
+
+
+def authenticates(cluster: Cluster) -> bool:
+    """Whether the published text asks for the password, and every node runs it."""
+    path = f"--output=jsonpath={{.data.{names.CONFIG_KEY.replace('.', chr(92) + '.')}}}"
+    text = cluster.kubectl("get", "configmap", "edge", "-n", "lb", path).stdout
+    return AUTHENTICATION_MARKER in text and programmed(cluster).get("status") == "True"
+
+
+def test_the_first_password_of_a_running_group(installed: Cluster) -> None:
+    """The two commands of the page are accepted as they are, and the nodes then send the password."""
+    create_namespaces(installed, "lb")
+    try:
+        apply_objects(installed, a_group("edge", virtualIPs=[{"address": "192.0.2.250/24"}]))
+        wait_for("the group is programmed", lambda: programmed(installed).get("status") == "True", timeout=PATIENCE)
+        assert not authenticates(installed)
+        for command in first_password():
+            installed.kubectl(*command)
+        wait_for("the nodes send the password", lambda: authenticates(installed), timeout=PATIENCE)
+        path = "--output=jsonpath={.status.virtualIPs[0].state}"
+        group = ("get", "keepalivedgroup", "edge", "-n", "lb", path)
+        wait_for("the VIP is held", lambda: installed.kubectl(*group).stdout == "MASTER", timeout=PATIENCE)
     finally:
         installed.kubectl("delete", "namespace", "lb", "--wait=false")
