@@ -13,7 +13,9 @@ import yaml
 from hack import reference
 from kavip import names
 from kavip.api.agent import ProblemCode
+from kavip.controller.prober import SILENCE
 from kavip.names import ConditionType, Reason
+from kavip.reconcile.service import throttle
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -65,6 +67,19 @@ def test_the_reasons_of_advertised_are_complete() -> None:
     page = (DOCS / "howto" / "status.md").read_text()
     (healthy,) = re.findall(r'kavip_services_advertised\{reason!~"([^"]+)"\}', page)
     assert healthy == "|".join(each for each in names.ADVERTISED_REASONS if f"| True | `{each}` |" in section)
+
+
+def test_durations_of_advertised_are_those_of_the_code() -> None:
+    """After how many seconds a reason is reported: the words of the page."""
+    words = {10: "ten", 15: "fifteen"}
+    lasting, silence = words[round(throttle.UNKNOWN_AFTER)], words[round(throttle.UNKNOWN_AFTER + SILENCE)]
+    page = " ".join((DOCS / "reference" / "conditions.md").read_text().split())
+    for sentence in (
+        f"for {lasting} seconds no node has had a ready endpoint",
+        f"For {lasting} seconds no node of the group has run an instance",
+        f"have not answered for {silence} seconds",
+    ):
+        assert sentence in page
 
 
 def test_alerts_read_metrics_that_exist() -> None:
