@@ -1,5 +1,6 @@
 """``kubectl kavip drain`` with a real API server, the controller and fake agents."""
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from tests.app.conftest import Installation, a_group, a_pool, a_service, wait_for
 from tests.app.fakeagents import FakeAgents
 from tests.app.test_explain import kubectl_kavip
-from tests.app.test_status import NAMES, reported, wait_for_all
+from tests.app.test_status import NAMES, reported, typed, wait_for_all
 
 pytestmark = pytest.mark.apiserver
 
@@ -89,6 +90,24 @@ def test_drain_waits_while_the_master_is_unknown(installation: Installation, tmp
         controller.stop()
         status, (undrained, _) = drain("n2")
         assert (status, undrained) == (1, f"kavip: after 20 s n2 is not drained in lb/edge: {CAUSES}")
+
+
+def test_drain_says_at_once_that_pods_keep_vips(installation: Installation, tmp_path: Path) -> None:
+    """The VIP of a Service with policy Local follows its only pod, so the command says that before its timeout."""
+    with FakeAgents(installation) as agents:
+        edge = a_group("edge", default=True, metricsPort=agents.port, advertIntervalMilliseconds=3000)
+        installation.apply(a_pool("edge", "192.0.2.128/25"), edge)
+        installation.start(webhook=False)
+        installation.apply(a_service("s1", externalTrafficPolicy="Local"))
+        agents.masters = {"n1"}
+        agents.run(["s1"])
+        wait_for("n1 is master", lambda: reported(installation)[0] == "Master")
+        needed = "kavip: externalTrafficPolicy: Local keeps 192.0.2.128 shop/s1 on the node with a ready pod: "
+        command = (sys.executable, "-m", "kavip", "drain", "n1", "--wait", "--timeout=300")
+        with typed(installation, tmp_path / "drain", *command) as lines:
+            wait_for("the text drains n1", lambda: drained(installation) == ["n1"])
+            agents.run(["s1"])
+            wait_for("the command says so", lambda: any(line.startswith(needed) for line in lines()), details=lines)
 
 
 def test_a_node_that_does_not_exist_and_a_right_that_is_missing(installation: Installation, tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ async def _wait_until_drained(node: str, timeout: float, kubeconfig: str, contex
 
     found: DrainProgress | None = None
     leaving = set[str]()
+    told = ""
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout) as limit:
             async for now in watch_drain(node, kubeconfig, context=context):
@@ -63,6 +64,9 @@ async def _wait_until_drained(node: str, timeout: float, kubeconfig: str, contex
                         click.echo(f"{name}: {f'on {holder}' if holder else 'on no node'}")
                         leaving.remove(name)
                 leaving |= {*now.held}
+                if now.awaits_pods and now.pods_needed != told:
+                    told = now.pods_needed
+                    click.echo(f"kavip: {told}", err=True)
                 found = now
                 if found.is_done:
                     limit.reschedule(0)  # a watch ends only when it is cancelled

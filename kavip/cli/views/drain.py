@@ -40,14 +40,24 @@ class DrainProgress:
         """Whether the node is drained, and certainly holds no VIP."""
         return not (self.held or self.unknown or self.undrained)
 
+    @property
+    def awaits_pods(self) -> bool:
+        """Whether the node is drained, and nothing but pods keeps VIPs there: no time will help."""
+        return bool(self.held) and self.held == self.following and not (self.unknown or self.undrained)
+
+    @property
+    def pods_needed(self) -> str:
+        """What moves the VIPs that follow endpoints."""
+        kept = ", ".join(self.following)
+        remedy = "start a pod on another node, or let the pods leave this one"
+        return f"externalTrafficPolicy: Local keeps {kept} on the node with a ready pod: {remedy}"
+
     def lines(self) -> Iterator[str]:
         """What is left to do, for people."""
         if self.held:
             yield f"{self.node} still holds {', '.join(self.held)}"
         if self.following:
-            kept = ", ".join(self.following)
-            remedy = "start a pod on another node, or let the pods leave this one"
-            yield f"externalTrafficPolicy: Local keeps {kept} on the node with a ready pod: {remedy}"
+            yield self.pods_needed
         if self.unknown:
             yield f"{self.node} may hold {', '.join(self.unknown)}: the master is not known"
         if self.undrained:

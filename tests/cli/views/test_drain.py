@@ -70,9 +70,14 @@ def test_what_is_left_to_do(holder: str, reason: str, drained: list[str], line: 
 
 def test_a_vip_that_follows_endpoints_says_so() -> None:
     """With policy Local the node with the only ready pod keeps the VIP."""
-    held, follows, _ = progress("n1", edge("n1"), external_traffic_policy="Local").lines()
+    found = progress("n1", edge("n1"), external_traffic_policy="Local")
+    held, follows, _ = found.lines()
     assert held == "n1 still holds 192.0.2.130 shop/web"
     assert follows.startswith("externalTrafficPolicy: Local keeps 192.0.2.130 shop/web on the node with a ready pod: ")
+    assert found.awaits_pods
+    assert not progress("n1", edge("n1"), external_traffic_policy="Cluster").awaits_pods
+    assert not progress("n1", edge("n1", drained=()), external_traffic_policy="Local").awaits_pods
+    assert not progress("n1", edge("n2"), external_traffic_policy="Local").awaits_pods
 
 
 def test_a_vip_without_a_master_is_on_no_node() -> None:
