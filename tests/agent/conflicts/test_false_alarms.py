@@ -23,7 +23,7 @@ from tests.agent.conflicts.test_before_announcement import STRANGER, WEB_VIP6, c
 from tests.agent.conflicts.test_held_vips import KNOWN
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod
-from tests.agent.podstates import ONE, WEB, WEB_VIP, by_priority, leader_and_backup, master, started
+from tests.agent.podstates import ONE, WEB, WEB_VIP, leader_and_backup, master, started
 
 pytestmark = pytest.mark.netns
 
@@ -88,9 +88,9 @@ def test_a_fail_over(lan: Segment, pod: MakePod, text: str, detection: dict[str,
 def test_two_nodes_that_hold_a_vip_do_not_fight(lan: Segment, pod: MakePod) -> None:
     """A split brain is no conflict of addresses: the controller reports it, and announcements would make it worse."""
     pods = [started(pod(node), ONE, conflictDetection=KNOWN) for node in ("n1", "n2")]
-    leader, other = by_priority(pods, WEB)
+    leader, other = leader_and_backup(pods, WEB)
+    other.wait_until("it does not have the VIP", lambda: WEB_VIP not in other.addresses())
     other.host.exec("ip", "addr", "add", f"{WEB_VIP}/32", "dev", "eth0")
-    leader.wait_until("it is master", lambda: WEB in leader.masters())
     with captured(lan) as capture:
         for each in (leader, other, leader, other):
             announce(each.host, WEB_VIP)
