@@ -52,6 +52,7 @@ class _Ear:
     """One socket: what it hears about *targets* and *peers* of one family on one interface."""
 
     opened: socket.socket
+    interface: str
     link: Link
     targets: tuple[VirtualIP, ...]
     machines: KnownMachines
@@ -74,7 +75,7 @@ class _Ear:
         read = arp.read if self.targets[0].address.family == 4 else ndisc.read
         for _ in range(_BATCH):
             try:
-                frame = self.opened.recv(256)
+                frame = sockets.received(self.opened, self.interface)
             except OSError:  # nothing is left, or the link went down
                 return
             if (found := read(frame)) and found.hardware not in self.machines.own:
@@ -175,7 +176,7 @@ def _open(stack: ExitStack, interface: str, vips: tuple[VirtualIP, ...], machine
         return Answer.UNABLE
     if not link.is_up:
         return Answer.DOWN
-    ear = _Ear(opened, link, vips, machines, peers)
+    ear = _Ear(opened, interface, link, vips, machines, peers)
     loop = asyncio.get_running_loop()
     loop.add_reader(opened, ear.receive)
     stack.callback(loop.remove_reader, opened)

@@ -102,7 +102,7 @@ class Listener:
         log.debug("not listening", interface=interface, reason=error.strerror)
 
     def _read_arp(self, opened: socket.socket, interface: str) -> None:
-        found = arp.read(opened.recv(_LONGEST))
+        found = arp.read(sockets.received(opened, interface))
         if found is not None and found.kind is SightingKind.CLAIM:
             self._heard(found, interface)
 

@@ -23,6 +23,7 @@ _ADD_MEMBERSHIP, _MULTICAST = 1, 0  # PACKET_ADD_MEMBERSHIP, PACKET_MR_MULTICAST
 _SOL_PACKET: Final = 263
 _ICMP6_FILTER: Final = 1
 _GET_FLAGS: Final = 0x8913  # SIOCGIFFLAGS
+_LONGEST: Final = 256
 _UP, _RUNNING, _NO_ARP = 0x1, 0x40, 0x80
 _ETHERNET: Final = 1  # ARPHRD_ETHER
 _BUFFER: Final = 64 << 10
@@ -70,6 +71,17 @@ def link_of(opened: socket.socket) -> Link:
         is_up=flags & (_UP | _RUNNING) == _UP | _RUNNING,
         is_ethernet=kind == _ETHERNET and not flags & _NO_ARP,
     )
+
+
+def received(opened: socket.socket, interface: str) -> bytes:
+    """
+    The next frame of a packet socket; empty if it is not of *interface* itself. Raises OSError.
+
+    The kernel hands over the untagged content of other VLANs too: as a frame for another host, or as one of the VLAN's
+    own interface.
+    """
+    frame, (name, _, packet_type, *_) = opened.recvfrom(_LONGEST)
+    return frame if name == interface and packet_type != socket.PACKET_OTHERHOST else b""
 
 
 def join(opened: socket.socket, groups: Iterable[bytes], *, index: int) -> None:

@@ -6,7 +6,9 @@ reflects broadcasts gets its own frames back, and a pod of ipvlan answers with t
 """
 
 import json
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 
 from hack.testbed.place import run
 from hack.testbed.segment import Segment
-from kavip.agent.conflicts.packets import arp
+from kavip.agent.conflicts.packets import arp, ndisc
 from kavip.api.address import parse_address
 from tests.agent import mounts
 from tests.agent.conflicts.capture import captured
@@ -185,6 +187,37 @@ def test_kube_proxy_in_ipvs_mode_without_strict_arp(lan: Segment, pod: MakePod) 
             assert claimed(node) == {}
     finally:
         other.exec("ip", "link", "del", "kube-ipvs0")
+
+
+def tagged(frame: bytes) -> bytes:
+    """*frame* in VLAN 20."""
+    return frame[:12] + b"\x81\x00\x00\x14" + frame[12:]
+
+
+def test_a_machine_in_another_vlan(lan: Segment, pod: MakePod) -> None:
+    """On a trunk its frames come in too; neither before nor after the VIPs are announced is it a stranger."""
+    client = bytes.fromhex(STRANGER.replace(":", ""))
+    frames = [
+        arp.announcement(parse_address(WEB_VIP), source=client),
+        ndisc.advertisement(parse_address(WEB_VIP6), source=client, is_router=False),
+    ]
+    node = pod("n1")
+    with captured(lan) as capture:
+        node.config.write(ONE, conflictDetection={**PROBE, **KNOWN})
+        with ThreadPoolExecutor(1) as thread:
+            preparing = thread.submit(node.prepare)
+            node.wait_until("it asks", lambda: bool(capture.probes(WEB_VIP, by="n1")))
+            while not preparing.done():
+                send(lan.client, *map(tagged, frames))
+                time.sleep(0.01)
+            preparing.result()
+    node.start_keepalived()
+    node.start_agent()
+    master(node, WEB, f"{WEB}/v6")
+    send(lan.client, *map(tagged, frames))
+    announce(lan.client, WEB_VIP6)  # untagged, so it counts, and is read later
+    node.wait_until("it has read them", lambda: WEB_VIP6 in claimed(node))
+    assert WEB_VIP not in claimed(node)
 
 
 def test_a_real_stranger_beside_these(lan: Segment, pod: MakePod) -> None:
