@@ -10,7 +10,7 @@ for theirs: then a node that loaded the VIP earlier is recognised without the co
 
 import asyncio
 import socket
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -59,7 +59,7 @@ class _Ear:
     peers: tuple[Address, ...]
     claims: defaultdict[Address, set[str]] = field(default_factory=lambda: defaultdict(set))
     probes: defaultdict[Address, set[str]] = field(default_factory=lambda: defaultdict(set))
-    sent: int = 0
+    sent: Counter[Address] = field(default_factory=Counter)
     asks_peers: bool = False
 
     def send(self, addresses: Iterable[Address]) -> None:
@@ -67,9 +67,14 @@ class _Ear:
             frame = (arp.probe if each.family == 4 else ndisc.solicitation)(each, source=self.link.hardware)
             try:
                 self.opened.send(frame)
-                self.sent += 1
+                self.sent[each] += 1
             except OSError as error:  # the link is down, or its queue is full
                 log.debug("probe not sent", address=str(each), reason=error.strerror)
+
+    def examine_link(self) -> None:
+        """Count only probes that were sent while the link was up all the time."""
+        if not sockets.has_carrier(self.opened):
+            self.sent.clear()
 
     def receive(self) -> None:
         read = arp.read if self.targets[0].address.family == 4 else ndisc.read
@@ -99,13 +104,13 @@ class _Ear:
 
     def finding(self, vip: VirtualIP) -> Finding:
         """What was heard about *vip*."""
-        if not self.sent:
-            return Finding(Answer.DOWN)
         claims, nodes = self.claims[vip.address], self.nodes
         if claims & nodes:
             return Finding(Answer.NODE)
         if claims:
             return Finding(Answer.CLAIMED, min(claims))
+        if self.sent[vip.address] < PROBES:
+            return Finding(Answer.DOWN)
         return Finding(Answer.CONTENDED if self.probes[vip.address] - nodes else Answer.SILENT)
 
 
@@ -145,6 +150,8 @@ async def _ask(ears: Collection[_Ear]) -> None:
             ear.send(each.address for each in ear.targets)
             _ask_peers(ear)
         await asyncio.sleep(SPACING)
+        for ear in ears:
+            ear.examine_link()
     late = [ear for ear in ears if ear.is_puzzled and not ear.asks_peers]
     for ear in late:
         _ask_peers(ear)

@@ -23,11 +23,15 @@ _ADD_MEMBERSHIP, _MULTICAST = 1, 0  # PACKET_ADD_MEMBERSHIP, PACKET_MR_MULTICAST
 _SOL_PACKET: Final = 263
 _ICMP6_FILTER: Final = 1
 _GET_FLAGS: Final = 0x8913  # SIOCGIFFLAGS
+_ETHTOOL: Final = 0x8946  # SIOCETHTOOL
+_GET_LINK: Final = 0x0A  # ETHTOOL_GLINK
 _LONGEST: Final = 256
 _UP, _RUNNING, _NO_ARP = 0x1, 0x40, 0x80
 _ETHERNET: Final = 1  # ARPHRD_ETHER
 _BUFFER: Final = 64 << 10
 _REQUEST: Final = struct.Struct("@16sH14x")
+_REQUEST_BY_POINTER: Final = struct.Struct("@16sP16x")
+_LINK: Final = struct.Struct("@II")
 _MEMBERSHIP: Final = struct.Struct("@iHH8s")
 _FORBIDDEN: Final = frozenset({errno.EPERM, errno.EACCES})
 
@@ -71,6 +75,27 @@ def link_of(opened: socket.socket) -> Link:
         is_up=flags & (_UP | _RUNNING) == _UP | _RUNNING,
         is_ethernet=kind == _ETHERNET and not flags & _NO_ARP,
     )
+
+
+def has_carrier(opened: socket.socket) -> bool:
+    """
+    Whether the interface to which a packet socket is bound sends now.
+
+    The flags of :func:`link_of` may be a second late: the kernel collects changes of links.
+    """
+    try:
+        if not link_of(opened).is_up:
+            return False
+    except OSError:  # the interface is gone
+        return False
+    interface, *_ = opened.getsockname()
+    answer = ctypes.create_string_buffer(_LINK.pack(_GET_LINK, 0), _LINK.size)
+    try:
+        fcntl.ioctl(opened, _ETHTOOL, _REQUEST_BY_POINTER.pack(interface.encode(), ctypes.addressof(answer)))
+    except OSError:  # its driver does not know
+        return True
+    _, is_up = _LINK.unpack(answer.raw)
+    return bool(is_up)
 
 
 def received(opened: socket.socket, interface: str) -> bytes:

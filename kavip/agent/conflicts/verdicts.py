@@ -24,6 +24,8 @@ AGAIN: Final = 30.0
 """Seconds after which a VIP is asked for again that another machine claims."""
 RETRY: Final = 5.0
 """Seconds after which an interface is tried again that cannot send now."""
+SETTLE: Final = 2.0
+"""Seconds after which silence on an interface that could not send before is verified: its switch may forward late."""
 FRESH: Final = 10.0
 """Seconds for which silence counts; a VIP that is not loaded by then is asked for again."""
 ROUNDS: Final = 3
@@ -58,7 +60,11 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """The last *finding* about a VIP; *due*: when it is asked for again. *since*: the first claim in a row."""
+    """
+    The last *finding* about a VIP; *due*: when it is asked for again. *since*: the first claim in a row.
+
+    *rounds*: how often in a row other machines asked for it too, or the LAN was silent where nothing was sent before.
+    """
 
     finding: Finding
     due: float
@@ -90,7 +96,7 @@ class Verdicts:
     def expire(self) -> None:
         """Ask for everything again that cannot be loaded, because the node has changed."""
         for vip, each in self._verdicts.items():
-            if each.answer is Answer.DOWN:
+            if each.answer is Answer.DOWN and not each.rounds:
                 self._verdicts[vip] = replace(each, due=0.0)
 
     def due(self, wanted: Iterable[VirtualIP], *, now: float) -> tuple[VirtualIP, ...]:
@@ -105,14 +111,16 @@ class Verdicts:
     def record(self, vip: VirtualIP, finding: Finding, *, now: float, time: str, jitter: float) -> None:
         """Enter the *finding* about *vip*; *time*: the wall clock. *jitter*: a random number from 0 to 1."""
         before = self._verdicts.get(vip)
-        rounds = 0
+        rounds, pause = 0, _pause(finding.answer, jitter)
         if finding.answer is Answer.CONTENDED:
-            rounds = (before.rounds if before else 0) + 1
+            rounds = (before.rounds if before and before.answer is Answer.CONTENDED else 0) + 1
             finding = finding if rounds < ROUNDS else Finding(Answer.SILENT)
+        elif finding.answer is Answer.SILENT and before and before.answer is Answer.DOWN and not before.rounds:
+            rounds, pause, finding = 1, SETTLE, before.finding
         since = ""
         if finding.answer is Answer.CLAIMED:
             since = before.since if before and before.since else time
-        self._verdicts[vip] = _Verdict(finding, now + _pause(finding.answer, jitter), since, rounds)
+        self._verdicts[vip] = _Verdict(finding, now + pause, since, rounds)
 
     def withheld(self, wanted: Iterable[VirtualIP], *, now: float) -> Withheld:
         """Which of *wanted* may not be loaded, and why."""

@@ -10,6 +10,7 @@ import pytest
 
 from hack.testbed.place import run
 from hack.testbed.segment import Host, Segment
+from kavip import names
 from kavip.agent.conflicts.inquiry import PROBES, SPACING
 from kavip.agent.conflicts.verdicts import AGAIN
 from tests.agent import mounts
@@ -138,6 +139,22 @@ def test_the_interface_of_the_vip_is_asked(lan: Segment, pod: MakePod) -> None:
             assert node.state()["conflicts"][0]["interface"] == "eth1"
             node.config.write(ONE, conflictDetection={"probe": [WEB_VIP]})
             master(node, WEB)
+
+
+def test_a_link_that_is_lost_while_the_node_asks(lan: Segment, pod: MakePod) -> None:
+    """The probes do not count: the VIP is not loaded before the LAN was asked on a link that is up."""
+    node = start_only_pod(pod)
+    lan.silence(lan.client)
+    with captured(lan) as capture, having(lan.client, NEW, NEW6):
+        node.config.write(BOTH, conflictDetection=WITH_NEW)
+        node.wait_until("it asks", lambda: bool(capture.probes(NEW, by="n1")))
+        lan.disconnect(node.host)
+        asked = "kavip_agent_probed_addresses_total 2.0"
+        node.wait_until("it has asked", lambda: asked in node.answered(names.METRICS_PATH))
+        lan.reconnect(lan.client)
+        lan.reconnect(node.host)
+        node.wait_until("it has heard", lambda: claimed(node) == {NEW: STRANGER, NEW6: STRANGER})
+        assert capture.claims(NEW, by="n1") == capture.claims(NEW6, by="n1") == []
 
 
 def test_what_runs_is_not_asked_for_again(lan: Segment, pod: MakePod) -> None:

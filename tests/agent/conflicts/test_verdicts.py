@@ -7,6 +7,7 @@ from kavip.agent.conflicts.verdicts import (
     QUIET,
     RETRY,
     ROUNDS,
+    SETTLE,
     Answer,
     Finding,
     HeldClaims,
@@ -84,6 +85,19 @@ def test_an_interface_that_cannot_send() -> None:
     assert made.due([ONE], now=1) == (ONE,)
     made = verdicts(Finding(Answer.UNABLE))
     assert made.withheld([ONE], now=1e9) == {} and made.due([ONE], now=1e9) == () and made.is_unable
+
+
+def test_an_interface_that_has_come_up() -> None:
+    """Its switch may not forward yet, so the first silence is verified; a claim counts at once."""
+    down, silent = Finding(Answer.DOWN), Finding(Answer.SILENT)
+    made = verdicts(down, silent)
+    assert made.withheld([ONE], now=1) == {ONE: None} and made.due([ONE], now=1 + SETTLE) == (ONE,)
+    made.expire()
+    assert made.due([ONE], now=1) == ()
+    made.record(ONE, silent, now=3, time="", jitter=0)
+    assert made.withheld([ONE], now=3) == {}
+    assert verdicts(down, silent, down, silent).withheld([ONE], now=3) == {ONE: None}
+    assert verdicts(down, silent, CLAIMED).withheld([ONE], now=3)[ONE] is not None
 
 
 def test_what_is_not_wanted_is_forgotten() -> None:
