@@ -24,6 +24,11 @@ stay although another machine has them::
 
     ADDRESSES " from pool " any text ", written by another controller first" any text
 
+While ``kavip.io/Advertised`` does not show that a node announced the addresses, the text names those that were
+announced before, for the same reason::
+
+    any text "; announced before: " ADDRESSES
+
 ``ADDRESSES`` are canonical addresses: two are joined by ``" and "``, more by ``", "``; after the 32nd the rest is
 counted (``" and 3 more"``). Anything else holds no record. The text may quote what users wrote, but it never
 stands where the addresses are expected, so users who write annotations cannot forge a record. A forged group would be
@@ -54,6 +59,7 @@ _MOST: Final = (names.MAX_VIPS, 5)  # named before the rest is counted: here, an
 _GROUP: Final = re.compile(r"; group (?P<key>[a-z0-9-]+/[a-z0-9.-]+) by default\Z")
 _NUMBER: Final = re.compile(rf" \({re.escape(names.COUNT_ANNOTATION)}: ([1-9][0-9]?)\)")
 _ADOPTED: Final = ", written by another controller first"
+_ANNOUNCED: Final = "; announced before: "
 _LONGEST: Final = 6_000  # characters of the text before the group: a longer condition is cut at its end
 _MORE: Final = re.compile(r" and [1-9][0-9]* more\Z")
 
@@ -81,6 +87,18 @@ class Record(NamedTuple):
     def is_adopted(self) -> bool:
         """Whether another controller wrote one of the addresses before kavip did."""
         return self.reason == Reason.ASSIGNED and _ADOPTED in self.message
+
+    @property
+    def announced(self) -> tuple[Address, ...]:
+        """The addresses that were announced before, as far as the message names them."""
+        _, mark, tail = self._split()[0].rpartition(_ANNOUNCED)
+        return _parse(_GROUP.sub("", tail)) if mark and self.reason == Reason.ASSIGNED else ()
+
+    def with_announced(self, addresses: Sequence[Address]) -> str:
+        """The message with *addresses* that were announced before."""
+        found = _GROUP.search(self.message)
+        end = found.start() if found else len(self.message)
+        return f"{self.message[:end]}{_ANNOUNCED}{_format(addresses)}{self.message[end:]}"
 
     @property
     def group(self) -> str:

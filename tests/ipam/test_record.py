@@ -54,6 +54,18 @@ def test_what_is_written_is_read(addresses: tuple[Address, ...], text: str, reas
     assert Record(reason, write_refused(text)).addresses == ()
 
 
+@given(LISTS, LISTS, HOSTILE, st.booleans())
+def test_announced_addresses_are_read(
+    addresses: tuple[Address, ...], announced: tuple[Address, ...], text: str, chosen: bool
+) -> None:
+    """Beside everything else that the record holds, which stays as it is."""
+    plain = Record(Reason.ASSIGNED, write_assigned(addresses, text))
+    plain = plain._replace(message=plain.with_group("lb/edge")) if chosen else plain
+    record = plain._replace(message=plain.with_announced(announced))
+    assert (record.announced, record.addresses, record.group) == (announced, addresses, plain.group)
+    assert plain.announced == ()
+
+
 @given(ADDRESS, st.integers(names.MAX_VIPS + 1, 60))
 def test_a_record_names_as_many_addresses_as_a_service_may_have(one: Address, count: int) -> None:
     """Only an adopted status holds more; the rest is counted."""

@@ -11,12 +11,14 @@ from kavip.api.address import parse_address
 from kavip.api.agent import ProblemCode
 from kavip.api.group import GroupVirtualIP
 from kavip.api.pool import Reservation
+from kavip.api.service import Service
 from kavip.ipam.ledger.cooldown import MAX_WITHDRAWN, WITHDRAWN_SECONDS
 from kavip.names import ConditionType, Reason
 from kavip.reconcile.observed.agentstates import AgentStates, ClaimedAddress, Contact, ExcludedInstance, NodeState
 from kavip.reconcile.observed.strangers import PATIENCE
 from kavip.reconcile.plan import Key, KeyKind, ServicePlan
 from kavip.reconcile.service.conflicts import TRIES
+from kavip.reconcile.service.throttle import UNKNOWN_AFTER
 from tests.reconcile.simulatedcluster import GROUP, NOW, SimulatedCluster, cluster, pod
 from tests.support import build
 
@@ -199,6 +201,65 @@ def test_an_address_that_was_announced_stays() -> None:
     assert found.message().startswith(f"node n1 holds {FIRST}, and another machine on the LAN has it, {STRANGER}")
     found.run(states(runs=(FIRST,)))
     assert found.advertised() == ("True", "Master")
+
+
+def silent(*runs: str) -> AgentStates:
+    """Neither node has answered for a while; before, they ran *runs*."""
+    found = states(runs=runs)
+    for name in HARDWARE:
+        found = found.with_contact(GROUP, name, contact=Contact(is_silent=True))
+    return found
+
+
+def grown(subject: Service, number: int) -> Service:
+    """*subject* that requests *number* addresses."""
+    annotations = {**(subject.metadata.annotations or {}), names.COUNT_ANNOTATION: str(number)}
+    return msgspec.structs.replace(subject, metadata=msgspec.structs.replace(subject.metadata, annotations=annotations))
+
+
+def lasting(found: Conflicts, agents: AgentStates) -> None:
+    """Carry out the plans while *agents* stay as they are for longer than anything has to last."""
+    for _ in range(3):
+        found.run(agents)
+        found.later(UNKNOWN_AFTER)
+
+
+def test_an_address_that_was_announced_before_a_power_cut_stays() -> None:
+    """The controller that starts then knows it, even when it has written that the master is unknown; so it stays."""
+    found = Conflicts(service())
+    found.run()
+    found.run(states(runs=(FIRST,)))
+    lasting(found, silent(FIRST))
+    lasting(found, AgentStates())
+    assert found.advertised() == ("Unknown", "Unknown")
+    successor = Conflicts(*found.snapshot.services.values(), pools=tuple(found.snapshot.pools.values()))
+    for _ in range(2):
+        lasting(successor, states(FIRST))
+        assert successor.addresses() == [FIRST] and successor.advertised() == CONFLICT and successor.resting() == []
+    successor.run(states(runs=(FIRST,)))
+    assert successor.advertised() == ("True", "Master")
+
+
+def test_an_address_that_a_node_held_in_conflict_stays() -> None:
+    """Every node starts anew, and none loads it again because of the other machine."""
+    found = Conflicts(service())
+    found.run()
+    found.run(states(runs=(FIRST,)))
+    found.run(states(runs=(FIRST,), held=(FIRST,)))
+    lasting(found, states(FIRST))
+    assert found.addresses() == [FIRST] and found.advertised() == CONFLICT
+
+
+def test_an_address_that_is_added_to_an_announced_one_is_replaced() -> None:
+    """The one that was announced stays, although another machine has both."""
+    found = Conflicts(service())
+    found.run()
+    found.run(states(runs=(FIRST,)))
+    found.snapshot.put(grown(found.snapshot.services[WEB], 2))
+    found.run()
+    assert found.addresses() == [FIRST, SECOND] and found.advertised() == ("Unknown", "Unknown")
+    lasting(found, states(FIRST, SECOND))
+    assert found.addresses() == [FIRST, "192.0.2.130"] and [each for each, *_ in found.resting()] == [SECOND]
 
 
 def test_an_address_that_another_controller_wrote_stays() -> None:

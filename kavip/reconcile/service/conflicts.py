@@ -8,6 +8,7 @@ count: after :data:`TRIES` the Service keeps its address, and its condition says
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from kavip.api import conditions
@@ -15,16 +16,18 @@ from kavip.api.address import Address
 from kavip.api.service import Service
 from kavip.ipam.allocate import Allocation, settle_request
 from kavip.ipam.ledger.cooldown import MAX_WITHDRAWN
+from kavip.ipam.record import Record, read_record
 from kavip.ipam.request import Request, read_request
 from kavip.names import ConditionType, Reason
 from kavip.reconcile.observed.mastership import Mastership
+from kavip.reconcile.service.allocation import AddressAssignment
 from kavip.snapshot import Snapshot
 
 TRIES: Final = 3
 """How many addresses a Service gives up within an hour."""
 
-_UNANNOUNCED: Final = frozenset({Reason.UNKNOWN, Reason.ADDRESS_CONFLICT})
-"""The reasons of ``Advertised`` before a VIP was announced; also without the condition."""
+_ANNOUNCED: Final = frozenset({Reason.MASTER, Reason.NO_MASTER, Reason.SPLIT_BRAIN})
+"""The reasons of ``Advertised`` that only Services have whose addresses nodes have loaded."""
 
 
 class GivenUp(NamedTuple):
@@ -69,12 +72,11 @@ def _is_unwanted(
 ) -> bool:
     """Whether another machine has *address*, kavip chose it for *service* alone, and no node ever announced it."""
     stranger, pool = mastership.strangers.get(address), snapshot.parsed_pools.pool_of(address)
-    advertised = conditions.find(service.status.conditions, ConditionType.ADVERTISED)
     return (
         stranger is not None
         and not stranger.claim.is_held
         and pool is not None
-        and (advertised is None or advertised.reason in _UNANNOUNCED)
+        and address not in announced_addresses(service)
         and not any(address in state.runs for state in mastership.states.values())
         and not mastership.lacks_answers
         and mastership.are_nodes_known(0.0)
@@ -85,6 +87,27 @@ def _is_unwanted(
         and address in request.record.addresses
         and {claim.terms.key for claim in snapshot.ledger.claims.of(address)} == {service.key}
     )
+
+
+def announced_addresses(service: Service) -> frozenset[Address]:
+    """The addresses of *service* that nodes have announced, as its conditions show it."""
+    record, advertised = read_record(service), conditions.find(service.status.conditions, ConditionType.ADVERTISED)
+    is_shown = advertised is not None and advertised.reason in _ANNOUNCED
+    return frozenset(record.announced).union(record.addresses if is_shown else ())
+
+
+def with_announced(found: AddressAssignment, service: Service, *, advertised: str) -> AddressAssignment:
+    """
+    *found*; its condition names the addresses that were announced while ``Advertised`` does not show it.
+
+    *advertised*: the reason of that condition from now on.
+    """
+    announced = announced_addresses(service)
+    kept = tuple(each for each in found.addresses if each in announced)
+    if not kept or advertised in _ANNOUNCED or found.state.reason != Reason.ASSIGNED:
+        return found
+    message = Record(found.state.reason, found.state.message).with_announced(kept)
+    return replace(found, state=replace(found.state, message=message))
 
 
 def _may_rest(snapshot: Snapshot, address: Address) -> bool:

@@ -28,7 +28,7 @@ from kavip.reconcile.plan import ConditionState, GroupRecord, Key, KeyKind, Noti
 from kavip.reconcile.service import allocation, throttle
 from kavip.reconcile.service.advertised import AdvertisedState, advertised_state
 from kavip.reconcile.service.allocation import AddressAssignment, assigned_reason
-from kavip.reconcile.service.conflicts import addresses_given_up
+from kavip.reconcile.service.conflicts import addresses_given_up, with_announced
 from kavip.reconcile.service.programmed import programmed_state
 from kavip.reconcile.service.status import (
     condition_deletions,
@@ -124,19 +124,18 @@ def _difference(
     service: Service, desired: _Desired, record: GroupRecord, *, now: datetime, probed_from: datetime
 ) -> ServicePlan:
     """The plan that makes the status of *service* what is *desired*."""
-    assignment, programmed = desired.assignment, desired.programmed
-    states: dict[ConditionType, ConditionState] = {}
-    if assignment and assignment.state.change(
-        throttle.stored_condition(service, ConditionType.ADDRESS_ASSIGNED), service.metadata
-    ):
-        states[ConditionType.ADDRESS_ASSIGNED] = assignment.state
+    stored = throttle.stored_condition(service, ConditionType.ADVERTISED)
+    assignment, programmed = _recorded(service, desired, stored.reason if stored else ""), desired.programmed
+    states = _changed_assignment(service, assignment)
     if throttle.is_programmed_due(service, programmed, record, now=now, probed_from=probed_from):
         states[ConditionType.SERVICE_PROGRAMMED] = programmed
     addresses = _changed_addresses(service, assignment)
     deletions = condition_deletions(service, () if assignment else (ConditionType.ADDRESS_ASSIGNED,))
     is_urgent = bool(addresses or deletions) or (bool(states) and not throttle.is_rewording(service, states))
     if advertised := _due_advertised(service, desired, is_urgent=is_urgent):
-        states[ConditionType.ADVERTISED] = advertised
+        assignment = _recorded(service, desired, advertised.reason)
+        states.pop(ConditionType.ADDRESS_ASSIGNED, None)
+        states |= {**_changed_assignment(service, assignment), ConditionType.ADVERTISED: advertised}
     is_rewording = not (addresses or deletions) and bool(states) and throttle.is_rewording(service, states)
     requeue = throttle.next_count(service, programmed, now=now, probed_from=probed_from)
     if is_rewording and _is_undecided(service, desired):
@@ -155,6 +154,18 @@ def _difference(
         removal=assignment.removal if assignment else None,
         is_rewording=is_rewording,
     )
+
+
+def _recorded(service: Service, desired: _Desired, advertised: str) -> AddressAssignment | None:
+    """The assignment with what its condition records while ``Advertised`` has the reason *advertised*."""
+    return with_announced(desired.assignment, service, advertised=advertised) if desired.assignment else None
+
+
+def _changed_assignment(service: Service, assignment: AddressAssignment | None) -> dict[ConditionType, ConditionState]:
+    """``AddressAssigned`` if it changes."""
+    stored = throttle.stored_condition(service, ConditionType.ADDRESS_ASSIGNED)
+    is_changed = assignment and assignment.state.change(stored, service.metadata)
+    return {ConditionType.ADDRESS_ASSIGNED: assignment.state} if assignment and is_changed else {}
 
 
 def _changed_addresses(service: Service, assignment: AddressAssignment | None) -> dict[str, Any]:
