@@ -149,13 +149,12 @@ class Verdicts:
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """Another machine claims a VIP that this node holds: first, last, and when this node defended it last."""
+    """Another machine claims a VIP that this node holds: first, last, and when the LAN was asked last."""
 
     hardware: str
     since: str
     last: float
     asked: float
-    defended: float = -inf
 
 
 class HeldClaims:
@@ -164,6 +163,7 @@ class HeldClaims:
     def __init__(self) -> None:
         """Start without claims."""
         self._claims: dict[VirtualIP, _Claim] = {}
+        self._defended: dict[VirtualIP, float] = {}
 
     def __contains__(self, vip: VirtualIP) -> bool:
         """Whether another machine claims *vip*."""
@@ -175,7 +175,7 @@ class HeldClaims:
         if before is None and len(self._claims) >= MOST_CONFLICTS:
             return False
         since = before.since if before else time
-        self._claims[vip] = _Claim(hardware, since, now, now, before.defended if before else -inf)
+        self._claims[vip] = _Claim(hardware, since, now, now)
         return before is None or before.hardware != hardware
 
     def due(self, *, now: float) -> tuple[VirtualIP, ...]:
@@ -193,14 +193,15 @@ class HeldClaims:
         return min((each.asked + DEFEND for each in self._claims.values()), default=inf)
 
     def take_defences(self, vips: Iterable[VirtualIP], *, now: float) -> tuple[VirtualIP, ...]:
-        """Those of *vips* that may be defended now, and record that they are."""
-        found = []
-        for vip in sorted(vips):
-            known = self._claims.get(vip)
-            if known is not None and known.defended + DEFEND <= now:
-                self._claims[vip] = replace(known, defended=now)
-                found.append(vip)
-        return tuple(found)
+        """
+        Those of *vips* that may be defended now, and record that they are.
+
+        A VIP that moves away and comes back is no exception.
+        """
+        self._defended = {vip: last for vip, last in self._defended.items() if last + DEFEND > now}
+        found = tuple(vip for vip in sorted(vips) if vip in self._claims and vip not in self._defended)
+        self._defended |= dict.fromkeys(found, now)
+        return found
 
     def end(self, *, held: Collection[VirtualIP], nodes: Container[str], now: float) -> bool:
         """Forget claims of nodes, on VIPs that are not *held* any more, and those that ended; whether there are any."""

@@ -141,6 +141,16 @@ def test_a_vip_is_defended_at_most_once_in_ten_seconds() -> None:
     assert claims.take_defences([host(Address(4, 1), "eth0")], now=99) == ()
 
 
+def test_a_vip_that_comes_back_is_not_defended_again_at_once() -> None:
+    """The claim ends when the VIP moves away; the time of the defence is remembered."""
+    claims = HeldClaims()
+    claims.heard(ONE, MAC, now=0, time="")
+    assert claims.take_defences([ONE], now=0) == (ONE,)
+    claims.end(held=(), nodes=(), now=1)
+    claims.heard(ONE, MAC, now=2, time="")
+    assert claims.take_defences([ONE], now=2) == () and claims.take_defences([ONE], now=DEFEND) == (ONE,)
+
+
 def test_the_number_of_claims_is_bounded() -> None:
     """A machine that claims everything fills neither the memory nor the state."""
     claims, many = HeldClaims(), [host(Address(4, number), "eth0") for number in range(1, 500)]
