@@ -14,7 +14,7 @@ from kavip.agent.config.returnroutes import GatewayRoute
 from kavip.agent.keepalived.rundir import RunDirectory
 from kavip.agent.network import Interface, NodeNetwork, hardware_of
 from kavip.agent.rtnetlink import NetworkChange
-from kavip.api.address import parse_address
+from kavip.api.address import Address, parse_address
 from kavip.api.agent import MOST_HARDWARE
 from kavip.vrrp.virtualips import host
 from tests.agent.config.test_localize import facts, held
@@ -105,3 +105,18 @@ def test_what_a_strict_filter_drops_is_noted(
         found = network.filter_problems([ROUTE, ipv6], facts(held=held_addresses))
     assert len(found) == bool(what)
     assert what in "".join(each.message for each in found)
+
+
+async def test_addresses_that_come_during_a_look_are_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel may have answered before; without them claims on a VIP would be ignored until the next look."""
+    found, read = NodeNetwork("n1", None, RunDirectory(tmp_path)), network.read
+    change = NetworkChange(address="192.0.2.130", index=socket.if_nametoindex("lo"))
+
+    async def late(reach: Address | None = None) -> object:
+        answer = await read(reach)
+        found.observe(change)
+        return answer
+
+    monkeypatch.setattr(network, "read", late)
+    await found.facts()
+    assert (parse_address("192.0.2.130"), "lo") in found.held
