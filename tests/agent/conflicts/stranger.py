@@ -1,13 +1,16 @@
 """A machine on the segment that is no node: it has an address, or says that it has one."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from hack.testbed import process
 from hack.testbed.segment import Host
 from kavip.agent.conflicts.packets import arp, ndisc
 from kavip.agent.conflicts.sockets import packet_socket
 from kavip.api.address import parse_address
 from tests.agent.pod import entered
+from tests.vrrp.livedaemons import BEFORE_OTHERS
 
 
 @contextmanager
@@ -30,6 +33,30 @@ def announce(host: Host, address: str, *, mac: str = "") -> None:
         send(host, arp.announcement(parsed, source=source))
     else:
         send(host, ndisc.advertisement(parsed, source=source, is_router=False))
+
+
+@contextmanager
+def announcing(host: Host, address: str) -> Iterator[None]:
+    """*host* says again and again during the block that it has *address*, with the priority of an agent."""
+    arguments = address, host.address.mac.replace(":", "")
+    talker = host.spawn(*BEFORE_OTHERS, sys.executable, "-c", _TALKER, *arguments, log=host.home / "talker.log")
+    try:
+        yield
+    finally:
+        process.kill([talker])
+
+
+_TALKER = """
+import sys, time
+from kavip.agent.conflicts.packets import arp
+from kavip.agent.conflicts.sockets import packet_socket
+from kavip.api.address import parse_address
+frame = arp.announcement(parse_address(sys.argv[1]), source=bytes.fromhex(sys.argv[2]))
+with packet_socket("eth0", 0, ()) as opened:
+    while True:
+        opened.send(frame)
+        time.sleep(0.02)
+"""
 
 
 def send(host: Host, *frames: bytes) -> None:
