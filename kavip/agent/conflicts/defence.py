@@ -20,7 +20,7 @@ from kavip.agent.conflicts import sockets
 from kavip.agent.conflicts.inquiry import MOST, KnownMachines, inquire
 from kavip.agent.conflicts.listener import Listener
 from kavip.agent.conflicts.packets import arp, ndisc
-from kavip.agent.conflicts.packets.sighting import Sighting
+from kavip.agent.conflicts.packets.sighting import Sighting, SightingKind
 from kavip.agent.conflicts.verdicts import Answer, HeldClaims
 from kavip.agent.network import NodeNetwork
 from kavip.api.address import Address
@@ -31,6 +31,7 @@ from kavip.vrrp.virtualips import VirtualIP
 SOONEST: Final = 1.0
 """Seconds between two verifications, at least."""
 _MOST_SUSPECTS: Final = 256  # claims that wait to be verified
+_NOT_CLAIMED: Final = ""
 _FORWARDING: Final = "/proc/sys/net/ipv6/conf/{}/forwarding"
 
 log = structlog.get_logger()
@@ -86,7 +87,8 @@ class VIPDefence:
         due = self._claims.due(now=self._verified)
         if not (vips := sorted({*heard, *due})[:MOST]):
             return has_ended
-        found = await inquire(vips, self._machines, heard=heard)
+        claims = {vip: hardware for vip, hardware in heard.items() if hardware}
+        found = await inquire(vips, self._machines, heard=claims)
         now = time.monotonic()
         self._claims.asked(vips, now=now)
         claimed = [vip for vip in vips if found[vip].answer is Answer.CLAIMED and self._is_held(vip)]
@@ -113,7 +115,10 @@ class VIPDefence:
         if vip is None or sighting.hardware in machines.own or sighting.hardware in machines.nodes:
             return
         if self._is_held(vip) and len(self._suspects) < _MOST_SUSPECTS:
-            self._suspects[vip] = sighting.hardware
+            if sighting.kind is SightingKind.CLAIM:
+                self._suspects[vip] = sighting.hardware
+            else:
+                self._suspects.setdefault(vip, _NOT_CLAIMED)
             self._wake()
 
     def _defend(self, claimed: Collection[VirtualIP]) -> None:

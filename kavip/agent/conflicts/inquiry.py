@@ -87,6 +87,8 @@ class _Ear:
                 self._enter(found)
 
     def _enter(self, found: Sighting) -> None:
+        if found.kind is SightingKind.ANSWER:
+            return
         known = self.claims if found.kind is SightingKind.CLAIM else self.probes
         if len(known[found.address]) < _BATCH:
             known[found.address].add(found.hardware)

@@ -103,7 +103,7 @@ class Listener:
 
     def _read_arp(self, opened: socket.socket, interface: str) -> None:
         found = arp.read(sockets.received(opened, interface))
-        if found is not None and found.kind is SightingKind.CLAIM:
+        if found is not None and found.kind is not SightingKind.PROBE:
             self._heard(found, interface)
 
     def _read_advertisement(self, opened: socket.socket) -> None:

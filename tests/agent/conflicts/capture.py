@@ -66,7 +66,7 @@ class Capture:
                 sender[0].removeprefix("p-"),
                 str(found.address),
                 found.hardware,
-                found.kind is SightingKind.CLAIM,
+                found.kind is not SightingKind.PROBE,
             )
 
 

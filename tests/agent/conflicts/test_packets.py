@@ -32,6 +32,17 @@ def test_every_arp_packet_with_the_address_of_its_sender_is_a_claim() -> None:
     assert arp.read(bytes(frame)) is None
 
 
+def test_an_answer_to_an_announcement_is_no_claim() -> None:
+    """A router with proxy ARP sends it; an answer to a probe has no target, and an announcement goes to all."""
+    frame = bytearray(arp.announcement(VIP, source=MAC))
+    frame[20:22] = struct.pack("!H", arp.REPLY)
+    assert arp.read(bytes(frame)) == Sighting(VIP, TEXT, SightingKind.CLAIM)
+    frame[:6] = bytes.fromhex("0200c000020b")
+    assert arp.read(bytes(frame)) == Sighting(VIP, TEXT, SightingKind.ANSWER)
+    frame[38:42] = bytes(4)
+    assert arp.read(bytes(frame)) == Sighting(VIP, TEXT, SightingKind.CLAIM)
+
+
 def test_hardware_addresses_of_many_machines_say_nothing() -> None:
     """Neither a multicast address nor zero is one machine's."""
     assert arp.read(arp.announcement(VIP, source=bytes(6))) is None

@@ -36,7 +36,8 @@ def read(frame: bytes) -> Sighting | None:
     if tuple(shape) != _SHAPE or operation not in (REQUEST, REPLY) or not text:
         return None
     if sender:
-        return Sighting(Address(4, sender), text, SightingKind.CLAIM)
+        is_answer = operation == REPLY and sender == target and frame[:6] != BROADCAST
+        return Sighting(Address(4, sender), text, SightingKind.ANSWER if is_answer else SightingKind.CLAIM)
     return Sighting(Address(4, target), text, SightingKind.PROBE) if operation == REQUEST and target else None
 
 

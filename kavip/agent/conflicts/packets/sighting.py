@@ -10,14 +10,20 @@ _MULTICAST_BIT: Final = 1  # of the first byte
 
 
 class SightingKind(Enum):
-    """CLAIM: the sender has the address. PROBE: the sender asks whether another machine has it, to use it then."""
+    """
+    CLAIM: the sender has the address. PROBE: the sender asks whether another machine has it, to use it then.
+
+    ANSWER: the sender answers an announcement. A router with proxy ARP does so for addresses of other machines; only a
+    machine that has the address answers a probe.
+    """
 
     CLAIM = 1
     PROBE = 2
+    ANSWER = 3
 
 
 class Sighting(NamedTuple):
-    """*address* was claimed or probed by the machine with the *hardware* address."""
+    """*address* was claimed, probed or answered for by the machine with the *hardware* address."""
 
     address: Address
     hardware: str
