@@ -66,6 +66,13 @@ SERVICE_ANNOTATIONS: Final = (
     HAND_OVER_ANNOTATION,
 )
 """The annotations that kavip reads on a Service."""
+OTHER_ANNOTATIONS: Final = {
+    ALLOW_STRANDING_ANNOTATION: VIP_POOL,
+    TAKE_OVER_ANNOTATION: KEEPALIVED_GROUP,
+    REBALANCE_ANNOTATION: KEEPALIVED_GROUP,
+    DRAIN_ANNOTATION: NODE,
+}
+"""The annotations that users write on other objects, with the kind."""
 
 # --- What kavip writes --------------------------------------------------------------------------------------------
 FIELD_MANAGER: Final = "kavip"

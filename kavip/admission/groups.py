@@ -15,6 +15,7 @@ from kavip.api.address import read_address
 from kavip.api.group import KeepalivedGroup
 from kavip.api.refusal import Refusal, annotation_field
 from kavip.api.scheduling import placement_fields
+from kavip.ipam import annotations
 from kavip.names import Reason
 from kavip.vrrp import groupspec, keys, routerids
 from kavip.vrrp.preference import unmatched
@@ -165,6 +166,11 @@ def switches_can_be_read(group: KeepalivedGroup, _: GroupContext) -> Findings:
             yield AdmissionWarning(f'{quoted(value)}: has no effect; want "true"', annotation_field(key))
 
 
+def annotations_are_known(group: KeepalivedGroup, _: GroupContext) -> Findings:
+    """Annotations of kavip are those that it reads on a group."""
+    yield from map(AdmissionWarning, annotations.unknown_on(names.KEEPALIVED_GROUP, group.metadata.annotations))
+
+
 def virtual_ips_are_free(group: KeepalivedGroup, context: GroupContext) -> Findings:
     """No Service, node or other group has a virtual IP of the group; the API server may: it can use such a VIP."""
     ledger, own = context.snapshot.ledger, f"{names.KEEPALIVED_GROUP} {group.key}"
@@ -229,6 +235,7 @@ CHAIN: Final[tuple[Rule[KeepalivedGroup], ...]] = (
     Rule(blacklisted_ids_are_unused, reads=_router_ids),
     Rule(nodes_are_selected, reads=spec_part),
     Rule(preferred_nodes_exist, reads=spec_part),
+    Rule(annotations_are_known, reads=lambda group, _: group.metadata.annotations),
     Rule(switches_can_be_read, reads=lambda group, _: [group.metadata.annotation(key) for key in _SWITCHES]),
     Rule(disruption.running_vips_are_disrupted, reads=spec_part),
 )

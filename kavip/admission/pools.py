@@ -20,6 +20,7 @@ from kavip.api.address import Address
 from kavip.api.pool import VIPPool
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
+from kavip.ipam import annotations
 from kavip.ipam.impact import PoolImpact, StrandedService, assess_edit
 from kavip.ipam.pool import Pool, cautions
 from kavip.ipam.ranges import Range, find, first_overlap, subtract
@@ -245,7 +246,13 @@ def _links(pool: VIPPool, _: str) -> object:
     return pool.spec.interface, pool.spec.routing, pool.spec.addresses
 
 
+def annotations_are_known(pool: VIPPool, _: PoolContext) -> Findings:
+    """Annotations of kavip are those that it reads on a pool."""
+    yield from map(AdmissionWarning, annotations.unknown_on(names.VIP_POOL, pool.metadata.annotations))
+
+
 CHAIN: Final[tuple[Rule[VIPPool], ...]] = (
+    Rule(annotations_are_known, reads=lambda pool, _: pool.metadata.annotations),
     Rule(pool_spec_is_valid, reads=spec_part),
     Rule(addresses_are_not_the_api_server, reads=spec_part),
     Rule(addresses_are_outside_service_cidrs, reads=lambda pool, _: pool.spec.addresses),

@@ -143,6 +143,7 @@ _OPERATOR_NAMES: Final = (
     "verbatimconfig",
     "spreadvips",
 )  # with another prefix they have no effect
+_SIMILAR: Final = 0.5  # of 1; a suggestion that is far off can do harm, as kavip.io/reassign
 _MAX_REMARKS: Final = 16  # the API server returns 4 KiB of warnings at most; comparing keys takes time
 
 
@@ -170,8 +171,23 @@ def is_unknown(key: str) -> bool:
     return is_like_ours and key not in names.SERVICE_ANNOTATIONS
 
 
-def unknown(key: str) -> str:
-    """The warning about such a key, with the most similar known one, which may have another prefix."""
-    choice = {known.rpartition("/")[2]: known for known in names.SERVICE_ANNOTATIONS}
-    (nearest,) = get_close_matches(key[:80].partition("/")[2].lower(), choice, 1, 0)
-    return f"{annotation_field(key[:80])}: kavip does not know this key; did you mean {choice[nearest]}?"
+def unknown(key: str, kind: str = names.SERVICE) -> str:
+    """
+    The warning about a key that kavip does not read on a *kind*.
+
+    It names the kind where the key belongs, or the most similar key, which may have another prefix.
+    """
+    owners = {**dict.fromkeys(names.SERVICE_ANNOTATIONS, names.SERVICE), **names.OTHER_ANNOTATIONS}
+    field = annotation_field(key[:80])
+    if key in owners:
+        return f"{field}: has an effect only on a {owners[key]}; remove it here"
+    choice = {known.rpartition("/")[2]: known for known, owner in owners.items() if owner == kind}
+    nearest = get_close_matches(key[:80].partition("/")[2].lower(), choice, 1, _SIMILAR)
+    hint = f"; did you mean {choice[nearest[0]]}?" if nearest else ", so it has no effect; remove it"
+    return f"{field}: kavip does not know this key{hint}"
+
+
+def unknown_on(kind: str, annotations: Mapping[str, str] | None) -> tuple[str, ...]:
+    """Warnings about the keys of kavip that have no effect on a *kind* other than Service, sorted."""
+    found = sorted(key for key in annotations or () if key.startswith(names.ANNOTATION_PREFIXES))
+    return tuple(unknown(key, kind) for key in found if names.OTHER_ANNOTATIONS.get(key) != kind)[:_MAX_REMARKS]

@@ -26,7 +26,9 @@ from kavip.snapshot import Snapshot
 TRIES: Final = 3
 """How many addresses a Service gives up within an hour."""
 
-_ANNOUNCED: Final = frozenset({Reason.MASTER, Reason.NO_MASTER, Reason.SPLIT_BRAIN})
+_ANNOUNCED: Final = frozenset(
+    {Reason.MASTER, Reason.NO_ENDPOINTS, Reason.ENDPOINTS_OUTSIDE_GROUP, Reason.NO_MASTER, Reason.SPLIT_BRAIN}
+)
 """The reasons of ``Advertised`` that only Services have whose addresses nodes have loaded."""
 
 
