@@ -36,6 +36,16 @@ def drain_signal(node: Node, spec: GroupSpec) -> str:
     return ""
 
 
+def other_signals(node: Node) -> tuple[str, ...]:
+    """What drains *node* besides the annotation, for all groups or for those whose ``spec.drainOn`` names it."""
+    found = {
+        OUT_OF_SERVICE: any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints or ()),
+        CORDON: node.spec.unschedulable,
+        EXCLUDE: EXCLUDE_LABEL in (node.metadata.labels or {}),
+    }
+    return tuple(signal for signal, is_given in found.items() if is_given)
+
+
 def drained_among(nodes: Iterable[Node], spec: GroupSpec, before: Collection[str]) -> frozenset[str]:
     """
     The names of those of *nodes* that are drained, where those *before* were in the text that was published last.

@@ -85,6 +85,9 @@ def undrain(*, node: str, kubeconfig: str, context: str) -> None:
     The VIPs for which NODE ranks first return once.
     """
     from kavip.cli.sources.drain import set_drain
+    from kavip.cli.views.drain import still_drained
 
-    asyncio.run(set_drain(node, None, kubeconfig=kubeconfig, context=context))
+    found = asyncio.run(set_drain(node, None, kubeconfig=kubeconfig, context=context))
     click.echo(f"node/{node} undrained")
+    for line in still_drained(found):
+        click.echo(f"kavip: {line}", err=True)

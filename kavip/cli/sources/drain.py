@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from kavip import names
+from kavip.api.cluster import Node
 from kavip.cli.sources.cluster import connected, list_everywhere
 from kavip.cli.sources.watch import watch_status
 from kavip.cli.views.drain import DrainProgress, progress_of
@@ -16,16 +17,16 @@ _MANAGER: Final = "kavip-drain"
 """The field manager: not that of the controller, which never writes a Node."""
 
 
-async def set_drain(node: str, value: str | None, *, kubeconfig: str, context: str) -> None:
+async def set_drain(node: str, value: str | None, *, kubeconfig: str, context: str) -> Node:
     """
-    Set the annotation of *node*; None removes it.
+    Set the annotation of *node*; None removes it. Return the Node.
 
     Raises :class:`BadInput` if there is no such Node, and :class:`~kavip.errors.Forbidden` without the right.
     """
     body = {"metadata": {"annotations": {names.DRAIN_ANNOTATION: value}}}
     async with connected(kubeconfig, context) as (client, _):
         try:
-            await client.patch(resources.NODES, node, body, field_manager=_MANAGER)
+            return await client.patch(resources.NODES, node, body, field_manager=_MANAGER)
         except NotFound:
             raise BadInput("NODE", node, "no such Node") from None
 

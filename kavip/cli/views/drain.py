@@ -9,10 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from kavip.api.cluster import Node
 from kavip.api.service import Service
 from kavip.cli.views.status import report
 from kavip.names import Reason
 from kavip.snapshot import Object
+from kavip.vrrp.drain import CORDON, EXCLUDE, EXCLUDE_LABEL, OUT_OF_SERVICE, other_signals
 
 _UNKNOWN: Final = (Reason.UNKNOWN, Reason.PENDING, Reason.SPLIT_BRAIN)
 
@@ -90,3 +92,14 @@ def progress_of(objects: Iterable[Object], node: str) -> DrainProgress:
         tuple(undrained),
         {row.group: row.message for row in found.groups if row.group in concerned},
     )
+
+
+def still_drained(node: Node) -> Iterator[str]:
+    """What drains *node* without its annotation, for people."""
+    name, signals = node.metadata.name, other_signals(node)
+    if OUT_OF_SERVICE in signals:
+        yield f"all groups still drain {name}: it has the taint {OUT_OF_SERVICE}"
+    if CORDON in signals:
+        yield f"groups with {CORDON} in spec.drainOn still drain {name}: run kubectl uncordon {name}"
+    if EXCLUDE in signals:
+        yield f"groups with {EXCLUDE} in spec.drainOn still drain {name}: it has the label {EXCLUDE_LABEL}"

@@ -9,7 +9,8 @@ import pytest
 from kavip import names
 from kavip.api.group import KeepalivedGroup
 from kavip.api.meta import Condition
-from kavip.cli.views.drain import DrainProgress, progress_of
+from kavip.cli.views.drain import DrainProgress, progress_of, still_drained
+from kavip.vrrp.drain import EXCLUDE_LABEL, OUT_OF_SERVICE
 from tests.cli.views.test_status import group, instance, served
 from tests.support import build
 
@@ -84,3 +85,15 @@ def test_a_vip_without_a_master_is_on_no_node() -> None:
     """All agents answer, so the node does not hold it."""
     found = progress("n1", edge(""), reason="NoMaster")
     assert (found.is_done, found.holders) == (True, {"192.0.2.130 shop/web": ""})
+
+
+def test_other_signals_are_named_after_the_annotation_is_gone() -> None:
+    """A cordoned node, for example, is still drained by groups that drain on Cordon."""
+    assert list(still_drained(NODES[0])) == []
+    node = build.node("n2", labels={EXCLUDE_LABEL: ""}, taints=[f"{OUT_OF_SERVICE}=nodeshutdown:NoExecute"])
+    cordoned = msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, unschedulable=True))
+    assert list(still_drained(cordoned)) == [
+        "all groups still drain n2: it has the taint node.kubernetes.io/out-of-service",
+        "groups with Cordon in spec.drainOn still drain n2: run kubectl uncordon n2",
+        f"groups with ExcludeLabel in spec.drainOn still drain n2: it has the label {EXCLUDE_LABEL}",
+    ]
