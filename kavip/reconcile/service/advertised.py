@@ -77,7 +77,8 @@ def _no_stranger(masters: _Masters, mastership: Mastership) -> ConditionState | 
     what = f"node {', '.join(holders)} holds {vip}, and another" if holders else f"{vip} is not announced: another"
     message = (
         f"{what} machine on the LAN has it, {claim.hardware}, as node {stranger.node} hears on {claim.interface}; give "
-        f"that machine another address, or exclude {vip} from the pool and request another"
+        f"that machine another address, or request another one ({names.ADDRESSES_ANNOTATION}) and then exclude {vip} "
+        "from the pool"
     )
     others = [each for each in found if each != vip]
     more = f"; the same holds for {_texts(others)}" if others else ""
