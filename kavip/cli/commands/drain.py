@@ -60,8 +60,8 @@ async def _wait_until_drained(node: str, timeout: float, kubeconfig: str, contex
         async with asyncio.timeout(timeout) as limit:
             async for now in watch_drain(node, kubeconfig, context=context):
                 for name in sorted(leaving):
-                    if (holder := now.holders.get(name, node)) != node:
-                        click.echo(f"{name}: {f'on {holder}' if holder else 'on no node'}")
+                    if now.holders.get(name, node) != node:
+                        click.echo(f"{name}: {now.place_of(name)}")
                         leaving.remove(name)
                 leaving |= {*now.held}
                 if now.awaits_pods and now.pods_needed != told:

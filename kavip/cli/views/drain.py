@@ -24,13 +24,14 @@ class DrainProgress:
     """
     The VIPs of the groups of *node*, by address with its Service.
 
-    *holders*: by VIP, the node that holds it, "" for none. *held*: the VIPs of the node; *unknown*: those that it may
-    hold. *following*: those of *held* that follow endpoints. *undrained*: the groups that have not drained it.
-    *messages*: what the groups of all these say, by group.
+    *holders*: by VIP, the node that holds it, "" for none; *on_drained*: the VIPs whose holder is drained. *held*: the
+    VIPs of the node; *unknown*: those that it may hold. *following*: those of *held* that follow endpoints.
+    *undrained*: the groups that have not drained it. *messages*: what the groups of all these say, by group.
     """
 
     node: str
     holders: Mapping[str, str]
+    on_drained: frozenset[str]
     held: tuple[str, ...]
     following: tuple[str, ...]
     unknown: tuple[str, ...]
@@ -41,6 +42,13 @@ class DrainProgress:
     def is_done(self) -> bool:
         """Whether the node is drained, and certainly holds no VIP."""
         return not (self.held or self.unknown or self.undrained)
+
+    def place_of(self, vip: str) -> str:
+        """Where *vip* is, for people."""
+        holder = self.holders[vip]
+        if not holder:
+            return "on no node"
+        return f"on {holder}, which is drained too" if vip in self.on_drained else f"on {holder}"
 
     @property
     def awaits_pods(self) -> bool:
@@ -75,6 +83,7 @@ def progress_of(objects: Iterable[Object], node: str) -> DrainProgress:
     found = report(objects)
     local = {each.key for each in objects if isinstance(each, Service) and each.is_local}
     own = next((row.groups for row in found.nodes if row.node == node), ())
+    drained = {row.group: row.drained for row in found.groups}
     rows = [(row, f"{row.address} {row.service or row.group}") for row in found.virtual_ips if row.address]
     held = {name: row.group for row, name in rows if row.node == node}
     unknown = {name: row.group for row, name in rows if not row.node and row.state in _UNKNOWN and row.group in own}
@@ -86,6 +95,7 @@ def progress_of(objects: Iterable[Object], node: str) -> DrainProgress:
     return DrainProgress(
         node,
         {name: row.node for row, name in rows if name not in unknown},
+        frozenset(name for row, name in rows if row.node in drained.get(row.group, ())),
         tuple(held),
         tuple(name for row, name in rows if row.node == node and row.service in local),
         tuple(unknown),

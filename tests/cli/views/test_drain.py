@@ -85,6 +85,13 @@ def test_a_vip_without_a_master_is_on_no_node() -> None:
     """All agents answer, so the node does not hold it."""
     found = progress("n1", edge(""), reason="NoMaster")
     assert (found.is_done, found.holders) == (True, {"192.0.2.130 shop/web": ""})
+    assert found.place_of("192.0.2.130 shop/web") == "on no node"
+
+
+@pytest.mark.parametrize(("drained", "place"), [(["n1"], "on n2"), (["n1", "n2"], "on n2, which is drained too")])
+def test_a_vip_on_a_drained_node_says_so(drained: list[str], place: str) -> None:
+    """It is there because no other node can hold it."""
+    assert progress("n1", edge(drained=drained)).place_of("192.0.2.130 shop/web") == place
 
 
 def test_other_signals_are_named_after_the_annotation_is_gone() -> None:
