@@ -143,7 +143,7 @@ class GroupStatus(Wire, frozen=True):
     """
     ``status``; *router_ids* is the VRID database (keys ``ns/name`` and ``ns/name/ip``).
 
-    *drained_nodes*: those that the published text drains.
+    *drained_nodes*: those that the published text drains, the one that was drained first at first.
     """
 
     conditions: list[Condition] | None = None

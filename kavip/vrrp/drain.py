@@ -4,9 +4,14 @@ Which nodes of a group are drained: they rank behind all others that are well, s
 A node is drained by its annotation ``kavip.io/drain``, by the taint ``node.kubernetes.io/out-of-service``
 (https://kubernetes.io/docs/concepts/architecture/nodes/#non-graceful-node-shutdown), and by what the group names in
 ``spec.drainOn``. Cordoning alone drains nothing by default: it only keeps new pods away.
+
+Each drained node has the turn in which it was drained. Of drained nodes, the one that was drained last ranks first. So
+VIPs that no undrained node can hold stay on the node that was drained last, and none goes back to one that was drained
+before.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from kavip.api.cluster import Node
@@ -19,6 +24,10 @@ CORDON, EXCLUDE = "Cordon", "ExcludeLabel"
 SIGNALS: Final = (CORDON, EXCLUDE)
 """What ``spec.drainOn`` may name: ``kubectl cordon``, and the label :data:`EXCLUDE_LABEL`."""
 
+Turns = Mapping[str, int]
+"""The turn in which each drained node was drained, from 1; nodes that are not drained are absent."""
+
+NO_TURNS: Final[Turns] = MappingProxyType({})
 _NO: Final = ("", "false")
 
 
@@ -46,15 +55,22 @@ def other_signals(node: Node) -> tuple[str, ...]:
     return tuple(signal for signal, is_given in found.items() if is_given)
 
 
-def drained_among(nodes: Iterable[Node], spec: GroupSpec, before: Collection[str]) -> frozenset[str]:
+def drained_among(nodes: Iterable[Node], spec: GroupSpec, before: Turns) -> Turns:
     """
-    The names of those of *nodes* that are drained, where those *before* were in the text that was published last.
+    Those of *nodes* that are drained, where those *before* were in the text that was published last.
 
     Never all of them: the nodes that were drained last keep their rank and their VIPs.
     """
     every = {node.metadata.name: drain_signal(node, spec) for node in nodes}
-    drained = frozenset(name for name, signal in every.items() if signal)
-    if len(drained) < len(every):
-        return drained
-    kept = drained.intersection(before)
-    return kept if len(kept) < len(every) else frozenset()
+    drained = sorted(name for name, signal in every.items() if signal)
+    turn = 1 + max((before.get(name, 0) for name in drained), default=0)
+    turns = {name: before.get(name, turn) for name in drained}
+    undrained = undrained_among(every, turns)
+    return {name: each for name, each in turns.items() if name not in undrained}
+
+
+def undrained_among(nodes: Collection[str], turns: Turns) -> frozenset[str]:
+    """Those of *nodes* that are not drained; if all are, those that were drained last."""
+    last = max((turns.get(node, 0) for node in nodes), default=0)
+    undrained = frozenset(node for node in nodes if node not in turns)
+    return undrained or frozenset(node for node in nodes if turns[node] == last)

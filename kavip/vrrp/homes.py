@@ -19,7 +19,8 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from kavip.memo import KEEPS_NOTHING, Memory
-from kavip.vrrp.members import Peer, drained_of, lacking_of
+from kavip.vrrp.drain import Turns, undrained_among
+from kavip.vrrp.members import Peer, lacking_of, turns_of
 from kavip.vrrp.placement import eligible, leads_of, nodes_of
 from kavip.vrrp.preference import levels_of, preferred_among
 from kavip.vrrp.priorities import NO_HOMES, rank, seed_of, weight
@@ -75,22 +76,22 @@ class HomeFinder:
         for unit in old:
             loads.add(unit, firsts[unit.name])
         for unit in new:
-            order, up = self._order(unit), self._able(unit, self._up)
+            order, up = self._order(unit), self._up_for(self._kind(unit))
             holder = placed.holders.get(unit.name, "")
             node = holder if holder in up else loads.fewest(unit, order, preferred_among(up, order.levels))
             loads.add(unit, node)
-            if node and node != order.first(self._able(unit, self._nodes)):
+            if node and node != order.first(self._able(unit)):
                 homes[unit.name] = node
         return homes
 
     def balance(self, units: Collection[Unit], homes: Mapping[str, str]) -> Balance:
         """The balance of the group with these *homes*."""
         allowed = {
-            unit.name: preferred_among(self._able(unit, self._up), levels_of(self.peers, unit.preferred))
+            unit.name: preferred_among(self._up_for(self._kind(unit)), levels_of(self.peers, unit.preferred))
             for unit in units
             if not unit.spread and all(line.keyword != "nopreempt" for line in unit.lines)
         }
-        nodes = frozenset[str]().union(*self._up.values())
+        nodes = frozenset[str]().union(*self._nodes.values()) - self.dead - self._turns.keys()
         return self.memory.last(balance_of, "", self._first_nodes(units, homes), allowed, nodes)
 
     def leads(self, units: Collection[Unit], homes: Mapping[str, str], *, dead: frozenset[str]) -> Mapping[str, Lead]:
@@ -99,7 +100,7 @@ class HomeFinder:
 
     def first_node(self, unit: Unit, homes: Mapping[str, str], lead: Lead = ()) -> str:
         """The node that ranks first for *unit*, those of *lead* before all others; "" if none is up."""
-        return self._order(unit, homes.get(unit.name, "")).first(self._able(unit, self._up), lead)
+        return self._order(unit, homes.get(unit.name, "")).first(self._up_for(self._kind(unit)), lead)
 
     @cached_property
     def _nodes(self) -> Mapping[int, frozenset[str]]:
@@ -107,14 +108,17 @@ class HomeFinder:
         return nodes_of(self.peers, unicast=self.unicast)
 
     @cached_property
-    def _up(self) -> Mapping[int, frozenset[str]]:
-        """Those of them that are neither dead nor drained."""
-        away = self.dead | drained_of(self.peers)
-        return {family: each - away for family, each in self._nodes.items()}
+    def _turns(self) -> Turns:
+        return turns_of(self.peers)
 
-    def _able(self, unit: Unit, nodes: Mapping[int, frozenset[str]]) -> frozenset[str]:
-        """Those of *nodes*, by family, that can be master of all instances of *unit*; if there is none, of any."""
-        return _able(self._kind(unit), nodes)
+    def _able(self, unit: Unit) -> frozenset[str]:
+        """The nodes that can be master of all instances of *unit*; if there is none, of any."""
+        return _common(self._kind(unit).eligible(self._nodes))
+
+    def _up_for(self, kind: "_Kind") -> frozenset[str]:
+        """Those that are up, and not drained; if all that are up are drained, those that were drained last."""
+        alive = {family: each - self.dead for family, each in self._nodes.items()}
+        return _common([undrained_among(each, self._turns) for each in kind.eligible(alive)])
 
     def _kind(self, unit: Unit) -> "_Kind":
         lacking = lacking_of(self.peers, unit.interfaces()) if self._is_any_lacking else frozenset[str]()
@@ -132,7 +136,7 @@ class HomeFinder:
         leads = self.leads(units, homes, dead=self.dead)
         levels = {preferred: levels_of(self.peers, preferred) for preferred in {unit.preferred for unit in units}}
         kinds = {unit.name: self._kind(unit) for unit in units}
-        able = {kind: _able(kind, self._up) for kind in set(kinds.values())}
+        able = {kind: self._up_for(kind) for kind in set(kinds.values())}
         return {
             unit.name: self.memory.last(
                 _Order.first,
@@ -165,9 +169,13 @@ class _Kind(NamedTuple):
     endpoints: frozenset[str]
     lacking: frozenset[str]
 
+    def eligible(self, nodes: Mapping[int, frozenset[str]]) -> list[frozenset[str]]:
+        """For each family, those of *nodes* that can be master of its instance."""
+        return [eligible(nodes[family], self.endpoints, self.lacking) for family in self.families]
 
-def _able(kind: _Kind, nodes: Mapping[int, frozenset[str]]) -> frozenset[str]:
-    some = [eligible(nodes[family], kind.endpoints, kind.lacking) for family in kind.families]
+
+def _common(some: Sequence[frozenset[str]]) -> frozenset[str]:
+    """The nodes in all of *some*; if there is none, those in any."""
     return frozenset.intersection(*some) or frozenset.union(*some) if some else frozenset()
 
 

@@ -25,8 +25,9 @@ from kavip.vrrp.globaldefs import globals_of
 from kavip.vrrp.grammar import Line
 from kavip.vrrp.groupspec import has_password
 from kavip.vrrp.homes import HomeFinder, PlacedUnits
-from kavip.vrrp.members import Member, Peer, away_of, drained_of, interfaces_of
+from kavip.vrrp.members import Member, Peer, behind_of, interfaces_of, lacking_of, turns_of
 from kavip.vrrp.moves import place
+from kavip.vrrp.placement import nodes_of
 from kavip.vrrp.preference import levels_of
 from kavip.vrrp.priorities import priorities, seed_of
 from kavip.vrrp.rebalance import Balance
@@ -127,7 +128,8 @@ class Model:
 
     *problems*: by Service (for VIPs of the group itself, by ``ns/name/virtualips``), why something was left out.
     *dead*: the dead nodes because of which VIPs of spread Services have other first nodes, sorted.
-    *drained*: the nodes that rank behind all others, sorted. *lacking*: nodes with an interface that they do not have.
+    *drained*: the drained nodes with their turns (:data:`kavip.vrrp.drain.Turns`), sorted. *lacking*: nodes with an
+    interface that they do not have.
     *homes*: units and nodes, see :mod:`kavip.vrrp.homes`.
     *spread*, *unspread* and *balance*: see :class:`kavip.vrrp.moves.Placement`.
     """
@@ -137,7 +139,7 @@ class Model:
     instances: tuple[Instance, ...]
     problems: Mapping[str, Refusal] = field(default_factory=lambda: MappingProxyType({}))
     dead: tuple[str, ...] = ()
-    drained: tuple[str, ...] = ()
+    drained: tuple[tuple[str, int], ...] = ()
     lacking: tuple[tuple[str, str], ...] = ()
     homes: tuple[tuple[str, str], ...] = ()
     spread: tuple[str, ...] = ()
@@ -195,7 +197,7 @@ def model_of(
         instances=tuple(sorted(instances, key=lambda instance: instance.name)),
         problems=MappingProxyType(dict(sorted(builder.problems.items()))),
         dead=tuple(sorted(dead)) if placement.follows_dead else (),
-        drained=tuple(sorted(drained_of(peers))),
+        drained=tuple(sorted(turns_of(peers).items())),
         lacking=tuple(sorted((peer.name, interface) for peer in peers for interface in peer.lacking)),
         homes=tuple(sorted(placement.homes.items())),
         spread=placement.spread,
@@ -289,7 +291,7 @@ def _instance(spec: GroupSpec, source: _Source, peers: Sequence[Peer]) -> Instan
             (peer.name for peer in peers if peer.is_listed),
             lead=source.lead,
             preference=levels_of(peers, source.preferred),
-            drained=away_of(peers, source.interfaces),
+            behind=_behind(peers, source, unicast=bool(spec.unicast_enabled)),
             home=source.home,
         ),
         sources=_sources(peers, family) if spec.unicast_enabled else (),
@@ -300,6 +302,12 @@ def _instance(spec: GroupSpec, source: _Source, peers: Sequence[Peer]) -> Instan
         services=source.services,
         tracks=tracking.tracks_of(spec, local=tracking.local_track(source.unit) if source.local else ""),
     )
+
+
+def _behind(peers: Sequence[Peer], source: _Source, *, unicast: bool) -> Mapping[str, int]:
+    """The nodes that rank behind all others for the instance of *source*."""
+    lacking, able = lacking_of(peers, source.interfaces), nodes_of(peers, unicast=unicast)[source.family]
+    return behind_of(able - lacking, turns_of(peers), lacking)
 
 
 def _sources(peers: Sequence[Peer], family: int) -> tuple[tuple[str, Address], ...]:

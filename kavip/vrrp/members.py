@@ -17,6 +17,7 @@ from kavip.api.service import Service
 from kavip.errors import BadInput
 from kavip.names import MAX_VIPS, VERBATIM_ANNOTATION, Reason
 from kavip.vrrp import verbatim
+from kavip.vrrp.drain import NO_TURNS, Turns, undrained_among
 from kavip.vrrp.grammar import Line
 
 _FOLLOWS: Final = (
@@ -90,8 +91,9 @@ class Peer:
     One node of a group; its advertisements come from *ipv4* and *ipv6*.
 
     *accepted*: further addresses from which the others accept its adverts. A node that is not *listed* has no priority.
-    *preference*: a node with a higher one ranks before a node with a lower one. One that is *drained* ranks last, and
-    so does one that is *lacking* an interface, for the instances that need it.
+    *preference*: a node with a higher one ranks before a node with a lower one. *drain_turn*: see
+    :data:`kavip.vrrp.drain.Turns`; 0: it is not drained. A drained node ranks last, and one that is *lacking* an
+    interface ranks before these, for the instances that need it.
     """
 
     name: str
@@ -100,7 +102,7 @@ class Peer:
     accepted: tuple[Address, ...] = ()
     is_listed: bool = True
     preference: int = 0
-    is_drained: bool = False
+    drain_turn: int = 0
     lacking: frozenset[str] = frozenset()
 
     def address(self, family: int) -> Address | None:
@@ -117,14 +119,23 @@ def no_interface(_: Address) -> None:
     """The interface of an address that is in no pool."""
 
 
-def drained_of(peers: Iterable[Peer]) -> frozenset[str]:
-    """The names of those of *peers* that are drained."""
-    return frozenset(peer.name for peer in peers if peer.is_drained)
+def turns_of(peers: Iterable[Peer]) -> Turns:
+    """The turns of those of *peers* that are drained, by name."""
+    return {peer.name: peer.drain_turn for peer in peers if peer.drain_turn}
 
 
-def away_of(peers: Iterable[Peer], interfaces: Collection[str]) -> frozenset[str]:
-    """The names of those of *peers* that are drained, or that are lacking one of *interfaces*."""
-    return frozenset(peer.name for peer in peers if peer.is_drained or not peer.lacking.isdisjoint(interfaces))
+def behind_of(able: Collection[str], turns: Turns, lacking: Collection[str] = ()) -> Mapping[str, int]:
+    """
+    The nodes that rank behind all others, those with the highest number last.
+
+    They are the ones *lacking* an interface, and behind these the drained ones, the first of *turns* last. If all nodes
+    *able* to hold the VIPs are drained, those that were drained last keep their rank, so that nothing moves.
+    """
+    if not turns:
+        return dict.fromkeys(lacking, 1) if lacking else NO_TURNS
+    last, keeping = max(turns.values()), undrained_among(able, turns)
+    drained = {name: 2 + last - turn for name, turn in turns.items() if name not in keeping}
+    return dict.fromkeys(lacking, 1) | drained
 
 
 def lacking_of(peers: Iterable[Peer], interfaces: Collection[str]) -> frozenset[str]:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kavip.api.address import BITS
 from kavip.memo import KEEPS_NOTHING, Memory
-from kavip.vrrp.members import Peer, drained_of, lacking_of
+from kavip.vrrp.drain import undrained_among
+from kavip.vrrp.members import Peer, lacking_of, turns_of
 from kavip.vrrp.preference import levels_of
 from kavip.vrrp.priorities import NO_HOMES, seed_of
 from kavip.vrrp.spread import Lead, SpreadVIP, leads
@@ -31,13 +32,14 @@ def leads_of(
     """
     The nodes that rank before all others for the *units* of *group*, by unit, while nodes are *dead*.
 
-    Drained nodes count as dead. *homes*: by unit. A unit that follows the hash, or has its home first, is absent.
+    Drained nodes count as dead, unless all that can hold the VIPs are drained: then only those that were drained before
+    the others. *homes*: by unit. A unit that follows the hash, or has its home first, is absent.
     """
     services: dict[str, list[Unit]] = {}
     for unit in units:
         if unit.spread:
             services.setdefault(unit.spread, []).append(unit)
-    nodes, drained = nodes_of(peers, unicast=unicast) if services else {}, drained_of(peers)
+    nodes, turns = nodes_of(peers, unicast=unicast) if services else {}, turns_of(peers)
     found: dict[str, Lead] = {}
     for service, some in sorted(services.items()):
         names = {seed_of(group, unit.name): unit.name for unit in some}
@@ -47,6 +49,7 @@ def leads_of(
         every = {
             family: eligible(each, some[0].endpoints, _lacking(peers, some, family)) for family, each in nodes.items()
         }
+        drained = turns.keys() - frozenset[str]().union(*(undrained_among(each, turns) for each in every.values()))
         levels = levels_of(peers, some[0].preferred)
         own = {seed_of(group, unit.name): homes[unit.name] for unit in some if unit.name in homes}
         chosen = memory.last(leads, (service, bool(dead)), vips, every, dead | drained, levels, own)

@@ -24,11 +24,12 @@ highest numbers, and the other nodes keep their order behind them.
 A drained node (:mod:`kavip.vrrp.drain`) gets a number at the bottom of the band, and the others keep theirs. So
 keepalived is reloaded on that node only, and its VIPs move as after its death, but while it still answers: straight to
 the node that ranks next. If the others' numbers changed too, the node that is reloaded first could take a VIP from the
-one that ranks before it, and give it back.
+one that ranks before it, and give it back. Of several drained nodes the one that was drained last ranks first, so those
+that were drained before keep their numbers too.
 """
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
@@ -51,14 +52,14 @@ def priorities(
     *,
     lead: Sequence[str] = (),
     preference: Mapping[str, int] = NO_PREFERENCE,
-    drained: Collection[str] = (),
+    behind: Mapping[str, int] = NO_PREFERENCE,
     home: str = "",
 ) -> tuple[tuple[str, int], ...]:
     """
     The priority of each of *nodes* for *instance*, sorted by node.
 
     Those of *lead* rank first, in this order, then those with a higher *preference*; a node without one has 0. Of equal
-    ones, the *home* ranks first. Those that are *drained* rank last.
+    ones, the *home* ranks first. Those *behind* rank last: the higher the number, the further back.
     The first :data:`STEP_DOWN` nodes have distinct priorities; all later ones share the bottom of the band.
     """
     preferred = sorted(set(nodes), key=lambda node: rank(instance, node, preference, home), reverse=True)
@@ -66,14 +67,14 @@ def priorities(
     first = [node for node in lead if node in preferred]
     order = [*first, *(node for node in preferred if node not in first)]
     distinct = min(len(order), STEP_DOWN)
-    undrained_first = sorted(order, key=lambda node: node in drained)  # keeps the order otherwise
-    lowest = {node: BOTTOM + max(0, distinct - 1 - place) for place, node in enumerate(undrained_first)}
+    others_first = sorted(order, key=lambda node: behind.get(node, 0))  # keeps the order otherwise
+    lowest = {node: BOTTOM + max(0, distinct - 1 - place) for place, node in enumerate(others_first)}
     result: dict[str, int] = {}
     above = TOP + 1
     for node, number in zip(order, weights, strict=True):
         drawn = BOTTOM + (number * STEP_DOWN >> WEIGHT_BITS)
         above = max(min(drawn, above - 1), lowest[node])  # leaves a number for each node that ranks behind
-        result[node] = lowest[node] if node in drained else above
+        result[node] = lowest[node] if node in behind else above
     return tuple(sorted(result.items()))
 
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from kavip.api.address import Address, read_address
 from kavip.memo import KEEPS_NOTHING, Memory
+from kavip.vrrp.drain import NO_TURNS, Turns
 from kavip.vrrp.identity import Identity
 from kavip.vrrp.instances import NO_SOURCE
 from kavip.vrrp.priorities import NO_HOMES
@@ -35,7 +36,7 @@ _AUTHENTICATED: Final = "\n    # kavip: authentication\n"
 _DEAD: Final = re.compile(r"^# kavip: dead (\S+)$", re.MULTILINE)
 _HOME: Final = re.compile(r"^# kavip: home (\S+) (\S+)$", re.MULTILINE)
 _SPREAD: Final = re.compile(r"^# kavip: spread (\S+)$", re.MULTILINE)
-_DRAINED: Final = re.compile(r"^# kavip: drained (\S+)$", re.MULTILINE)
+_DRAINED: Final = re.compile(r"^# kavip: drained (\S+)(?: ([0-9]{1,9}))?$", re.MULTILINE)
 _LACKS: Final = re.compile(r"^# kavip: lacks (\S+) (\S+)$", re.MULTILINE)
 _PRIORITY: Final = re.compile(r"^    @(\S+) priority (\d+)$", re.MULTILINE)
 _NO_PREEMPT: Final = re.compile(r"^    (?:@\^\S+ )?nopreempt$", re.MULTILINE)
@@ -126,15 +127,16 @@ class RunningNodes:
 
     *sources* and *accepted* are pairs of node and address: where a node sends from, and what others accept. Both are
     empty in multicast. *dead*: because these nodes are dead, VIPs of spread Services have other first nodes.
-    *drained*: these rank behind all others. *lacking*: nodes with an interface that they do not have. *homes*: by unit,
-    the node that ranks first in place of the hash's. *spread*: the units whose VIPs are spread.
+    *drained*: these rank behind all others; without a number their turn is the first. *lacking*: nodes with an
+    interface that they do not have. *homes*: by unit, the node that ranks first in place of the hash's. *spread*: the
+    units whose VIPs are spread.
     """
 
     listed: frozenset[str] = frozenset()
     sources: frozenset[tuple[str, Address]] = frozenset()
     accepted: frozenset[tuple[str, Address]] = frozenset()
     dead: frozenset[str] = frozenset()
-    drained: frozenset[str] = frozenset()
+    drained: Turns = field(default_factory=lambda: NO_TURNS)
     homes: Mapping[str, str] = field(default_factory=lambda: NO_HOMES)
     spread: frozenset[str] = frozenset()
     lacking: frozenset[tuple[str, str]] = frozenset()
@@ -187,7 +189,8 @@ def running_nodes(text: str) -> RunningNodes:
             elif match["peer"] and (address := read_address(match["accepted"])):
                 accepted.add((match["peer"], address))
     head = max(0, text.find(_OPEN))
-    dead, drained, spread = (frozenset(each.findall(text, 0, head)) for each in (_DEAD, _DRAINED, _SPREAD))
+    dead, spread = (frozenset(each.findall(text, 0, head)) for each in (_DEAD, _SPREAD))
+    drained = MappingProxyType({node: int(turn or 1) for node, turn in _DRAINED.findall(text, 0, head)})
     homes = MappingProxyType(dict(_HOME.findall(text, 0, head)))
     lacking = frozenset(_LACKS.findall(text, 0, head))
     return RunningNodes(

@@ -1,5 +1,6 @@
 """``kubectl kavip drain`` with a real API server, the controller and fake agents."""
 
+import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,9 +20,7 @@ CAUSES = "no controller leads, or all nodes of the group are drained"
 def drained(installation: Installation) -> list[str]:
     """The drained nodes in the configuration of the group."""
     text = installation.get("configmap", "edge", "-n", "lb")["data"]["keepalived.conf"]
-    return [
-        line.removeprefix("# kavip: drained ") for line in text.splitlines() if line.startswith("# kavip: drained ")
-    ]
+    return re.findall(r"^# kavip: drained (\S+) 1$", text, re.MULTILINE)
 
 
 def test_drain_waits_until_the_vips_have_moved(installation: Installation, tmp_path: Path) -> None:

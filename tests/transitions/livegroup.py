@@ -25,6 +25,7 @@ from hack.testbed.segment import Host, Segment
 from kavip import names
 from kavip.agent.config import blocks
 from kavip.api.agent import decode_state
+from kavip.api.cluster import Node
 from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
 from kavip.reconcile.observed.agent import node_state
@@ -64,6 +65,13 @@ def group(**spec: Any) -> KeepalivedGroup:
 def service(key: str, *vips: str, **more: Any) -> Service:
     """A Service of the group that has these VIPs without a pool."""
     return build.service(key, group=GROUP, type="ClusterIP", external_ips=list(vips), **more)
+
+
+def drained(live: "LiveGroup", name: str, *, note: str = "true") -> Node:
+    """The Node *name* with the annotation that drains it."""
+    node = build.node(name, live.lan.node(name).ipv4)
+    metadata = msgspec.structs.replace(node.metadata, annotations={names.DRAIN_ANNOTATION: note})
+    return msgspec.structs.replace(node, metadata=metadata)
 
 
 class LiveGroup:

@@ -1,17 +1,13 @@
 """A drained node hands its VIPs over while it still runs, and takes them back."""
 
-import msgspec
 import pytest
 
 from hack.testbed import process
-from kavip import names
-from kavip.api.cluster import Node
 from kavip.vrrp.priorities import priorities, seed_of
 from tests.agent.pod import PATIENCE
 from tests.reconcile.simulatedcluster import GROUP
-from tests.support import build
 from tests.transitions.conftest import MakeLiveGroup
-from tests.transitions.livegroup import LiveGroup, group, service
+from tests.transitions.livegroup import LiveGroup, drained, group, service
 from tests.transitions.recording import record
 
 pytestmark = pytest.mark.netns
@@ -34,13 +30,6 @@ def services_of_each_node() -> dict[str, str]:
         if second - third >= FAR and len(found[first]) < 2:
             found[first].append(f"shop/s{number}")
     return dict(zip(VIPS, (name for names in found.values() for name in names), strict=True))
-
-
-def drained(live: LiveGroup, name: str, *, note: str = "true") -> Node:
-    """The Node *name* with the annotation."""
-    node = build.node(name, live.lan.node(name).ipv4)
-    metadata = msgspec.structs.replace(node.metadata, annotations={names.DRAIN_ANNOTATION: note})
-    return msgspec.structs.replace(node, metadata=metadata)
 
 
 def masters(live: LiveGroup) -> dict[str, str]:

@@ -15,7 +15,7 @@ from kavip.reconcile.plan import Key, KeyKind
 from tests.agent.pod import PATIENCE
 from tests.support import build
 from tests.transitions.conftest import MakeLiveGroup
-from tests.transitions.livegroup import LiveGroup, group, service
+from tests.transitions.livegroup import LiveGroup, drained, group, service
 from tests.transitions.switches import switch
 
 pytestmark = pytest.mark.netns
@@ -144,6 +144,64 @@ def test_a_node_without_the_interface_is_left_out(cards: Segment, make_live_grou
     assert (status, "interface vlan20 is missing there: n4" in message) == ("True", True), message
     assert "n4" not in programmed(live, "shop/api")[2]
     assert "shop/api" in live.pods["n4"].instances()
+
+
+def moves(live: LiveGroup, before: dict[str, dict[str, tuple[int, ...]]], instance: str) -> dict[str, int]:
+    """How often each node became or ceased to be master of *instance* since *before*; nodes that did not are absent."""
+    now = live.transitions()
+    found = {name: sum(now[name].get(instance, ())) - sum(before[name].get(instance, ())) for name in now}
+    return {name: count for name, count in found.items() if count}
+
+
+def wait_until_empty(live: LiveGroup, node: str) -> None:
+    """Wait until *node* is master of nothing."""
+    process.wait_for(f"{node} holds no VIP", lambda: live.step() and not live.pods[node].masters(), timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("spec", [{}, {"no_preempt": True}])
+def test_drains_move_no_vip_to_a_drained_node(
+    cards: Segment, make_live_group: MakeLiveGroup, spec: dict[str, bool]
+) -> None:
+    """
+    The last node with the interface keeps the VIPs of the pool, gives up all others, and ``Ready`` says why.
+
+    When the last node without the interface is drained too, nothing moves.
+    """
+    live = make_live_group(4)
+    objects = [service(f"shop/s{number}", vip) for number, vip in enumerate(ON_CARD)]
+    live.apply(group(**spec), pool(), *objects, *(service(f"shop/p{n}", vip) for n, vip in enumerate(PLAIN)))
+    live.wait_until_stable()
+    live.settle()
+    assert "lacks n4 vlan20" in live.text
+    for name in ("n1", "n2"):
+        live.apply(drained(live, name))
+        wait_until_empty(live, name)
+    live.wait_until_stable()
+    live.settle()
+    assert holders(live, ON_CARD) == {"n1": set(), "n2": set(), "n3": set(ON_CARD), "n4": set()}
+    before = live.transitions()
+    live.apply(drained(live, "n3"))
+    process.wait_for(
+        "n4 holds the other VIPs",
+        lambda: live.step() and {"shop/p0", "shop/p1"} <= set(live.pods["n4"].masters()),
+        timeout=PATIENCE,
+    )
+    live.apply(drained(live, "n4"))
+    live.wait_until_stable()
+    live.settle()
+    for number, vip in enumerate(ON_CARD):
+        assert moves(live, before, f"shop/s{number}") == {}
+        await_answer(cards, vip, "n3")
+    assert holders(live, ON_CARD) == {"n1": set(), "n2": set(), "n3": set(ON_CARD), "n4": set()}
+    assert conditions(live, "Ready")[2].endswith(
+        "; all nodes are drained, so n4 keeps its VIPs; "
+        f"no undrained node has {CARD}, so n3 keeps the VIPs that need it"
+    )
+    live.apply(drained(live, "n2", note="false"))
+    wait_until_empty(live, "n3")
+    live.wait_until_stable()
+    assert holders(live, ON_CARD) == {"n1": set(), "n2": set(ON_CARD), "n3": set(), "n4": set()}
+    assert all(moves(live, before, f"shop/s{number}") == {"n2": 1, "n3": 1} for number in range(len(ON_CARD)))
 
 
 def test_an_interface_that_comes_and_goes_moves_vips_once(cards: Segment, make_live_group: MakeLiveGroup) -> None:

@@ -26,7 +26,9 @@ def peers_of(count: int, *, drained: Collection[str] = (), preferred: Collection
     """Nodes n1, n2 and so on."""
     names = [f"n{number}" for number in range(1, count + 1)]
     return [
-        Peer(name, parse_address(f"10.0.0.{number}"), is_drained=name in drained, preference=int(name in preferred))
+        Peer(
+            name, parse_address(f"10.0.0.{number}"), drain_turn=int(name in drained), preference=int(name in preferred)
+        )
         for number, name in enumerate(names, 1)
     ]
 
@@ -144,7 +146,7 @@ def test_dead_and_drained_nodes_get_nothing_new() -> None:
 def test_an_instance_that_no_node_can_hold_has_no_home() -> None:
     """Only the drained node has an IPv6 address; it keeps the VIP."""
     only = parse_address("2001:db8:1::1")
-    nodes = [replace(each, ipv6=only if each.is_drained else None) for each in peers_of(3, drained=["n1"])]
+    nodes = [replace(each, ipv6=only if each.drain_turn else None) for each in peers_of(3, drained=["n1"])]
     model = grown(NOTHING, [member(1, vips=0, ipv6=True)], nodes)
     assert [each.family for each in model.instances] == [6] and model.homes == ()
 

@@ -30,7 +30,7 @@ from kavip.reconcile.rollout.peers import is_final, next_peers, rollout_status
 from kavip.reconcile.rollout.poollinks import PoolLinks
 from kavip.snapshot import Snapshot
 from kavip.vrrp import keys
-from kavip.vrrp.members import drained_of
+from kavip.vrrp.members import turns_of
 from kavip.vrrp.priorities import seed_of
 from kavip.vrrp.running import running_instances
 from kavip.vrrp.sharding import Shards
@@ -116,7 +116,7 @@ def desired_of(
     homes = {seed_of(group.key, unit): node for unit, node in placed.homes.items()}
     lacking = lacking_interfaces(members.pool_interfaces, states, existing.running)
     peers = next_peers((*nodes, *leaving), status, seeds=seeds, homes=homes, spec=group.spec, lacking=lacking)
-    candidates = candidates_of(drained_of(peers), states, contacts)
+    candidates = candidates_of(turns_of(peers), states, contacts)
     builder = ConfigurationBuilder(snapshot, group, peers, running, coexistence, placed, dead, candidates)
     configuration = builder.build(members, router_ids)
     return Desired(

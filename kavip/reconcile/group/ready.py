@@ -18,7 +18,8 @@ from kavip.reconcile.observed.mastership import Mastership
 from kavip.reconcile.plan import ConditionState
 from kavip.reconcile.text import few
 from kavip.snapshot import Snapshot
-from kavip.vrrp.drain import drain_signal
+from kavip.vrrp.drain import drain_signal, undrained_among
+from kavip.vrrp.instances import Model
 
 _POD_NAME: Final = re.compile(r'(?:pods|Pod) "[^"]*" is (forbidden|invalid)')  # it changes with every attempt
 _COMBINED: Final = "(combined from similar events): "
@@ -98,9 +99,30 @@ def _drained(group: KeepalivedGroup, desired: Desired) -> Iterator[str]:
     if not signals:
         return
     yield f"drained: {few([f'{name} ({signal})' for name, signal in signals.items()])}"
+    final = desired.configuration.final
     if len(signals) == len(desired.nodes):
-        last = sorted(signals.keys() - (desired.configuration.final.drained if desired.configuration.final else ()))
+        last = sorted(signals.keys() - dict(final.drained if final else ()).keys())
         yield f"all nodes are drained, so {few(last)} {'keeps its' if len(last) == 1 else 'keep their'} VIPs"
+    for needs, kept in sorted(_kept(final).items()) if final else ():
+        nodes = f"{few(sorted(kept))} {'keeps' if len(kept) == 1 else 'keep'}"
+        yield f"no undrained node has {needs}, so {nodes} the VIPs that need it"
+
+
+def _kept(model: Model) -> Mapping[str, frozenset[str]]:
+    """
+    The drained nodes that keep VIPs because no undrained node can hold these, by what the undrained ones do not have.
+    """
+    turns, found = dict(model.drained), dict[str, frozenset[str]]()
+    lacked = {interface for _, interface in model.lacking}
+    kinds = {(each.interfaces & lacked, each.family): each for each in model.instances} if turns else {}
+    for (interfaces, family), instance in kinds.items():
+        nodes = {node for node, _ in instance.priorities}
+        sending = nodes & {node for node, _ in instance.sources} if instance.sources else nodes
+        able = sending - {node for node, interface in model.lacking if interface in interfaces}
+        if kept := undrained_among(able, turns) & turns.keys():
+            needs = [*sorted(interfaces), *(() if sending - turns.keys() else (f"an IPv{family} address",))]
+            found[" and ".join(needs)] = found.get(" and ".join(needs), frozenset()) | kept
+    return found
 
 
 def _spread(desired: Desired) -> Iterator[str]:

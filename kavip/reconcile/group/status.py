@@ -57,9 +57,13 @@ def status_of(
 
 
 def _drained_nodes(group: KeepalivedGroup, existing: Existing) -> list[str]:
-    """The drained nodes of the text that is published, not of one that may be refused; they stay while it is lost."""
+    """
+    The drained nodes of the text that is published, not of one that may be refused, in the order of their turns.
+
+    They stay while it is lost.
+    """
     drained = running_nodes(existing.running.text).drained if existing.running else drained_before(group)
-    return sorted(drained)[:_MOST_DRAINED]
+    return sorted(drained, key=lambda name: (drained[name], name))[:_MOST_DRAINED]
 
 
 def condition_states(

@@ -28,8 +28,8 @@ from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import age
 from kavip.reconcile.rollout.configmap import Revision
 from kavip.snapshot import Snapshot
-from kavip.vrrp.drain import drained_among
-from kavip.vrrp.members import Peer, drained_of
+from kavip.vrrp.drain import Turns, drained_among
+from kavip.vrrp.members import Peer, behind_of, turns_of
 from kavip.vrrp.preference import levels_of, preference_of
 from kavip.vrrp.priorities import NO_HOMES, priorities
 from kavip.vrrp.running import RunningNodes, running_nodes
@@ -93,9 +93,9 @@ def rollout_status(
     )
 
 
-def drained_before(group: KeepalivedGroup) -> frozenset[str]:
+def drained_before(group: KeepalivedGroup) -> Turns:
     """The nodes that the last text drained, as far as known without it."""
-    return frozenset(group.status.drained_nodes or ())
+    return {name: turn for turn, name in enumerate(group.status.drained_nodes or (), 1)}
 
 
 class _Order(NamedTuple):
@@ -103,12 +103,12 @@ class _Order(NamedTuple):
 
     homes: Mapping[str, str]
     levels: Mapping[str, int]
-    drained: frozenset[str]
+    behind: Mapping[str, int]
 
     def priorities(self, seed: str, nodes: Iterable[str]) -> dict[str, int]:
         """The priorities of *nodes* for the instance with *seed*."""
         home = self.homes.get(seed, "")
-        return dict(priorities(seed, nodes, preference=self.levels, drained=self.drained, home=home))
+        return dict(priorities(seed, nodes, preference=self.levels, behind=self.behind, home=home))
 
 
 def next_peers(
@@ -134,7 +134,7 @@ def next_peers(
     listed = running.listed
     if is_complete:
         known = {name for name, peer in final.items() if name in listed or _is_accepted(peer, running)}
-        order = _Order(homes, levels_of(final.values()), drained_of(final.values()))
+        order = _Order(homes, levels_of(final.values()), behind_of(final.keys(), turns_of(final.values())))
         listed = _next_listed(listed, known | (listed & status.pods), seeds, order)
     return tuple(
         _peer(name, final.get(name), running, is_listed=name in listed, is_complete=is_complete)
@@ -187,7 +187,7 @@ def _final_peers(nodes: Iterable[Node], status: RolloutStatus, spec: GroupSpec, 
             _source(node, 4, running),
             _source(node, 6, running),
             preference=preference_of(spec.placement, node.metadata.labels),
-            is_drained=name in drained,
+            drain_turn=drained.get(name, 0),
             lacking=lacking.get(name, _NO_INTERFACES),
         )
         for node in nodes
@@ -223,10 +223,10 @@ def _peer(name: str, final: Peer | None, running: RunningNodes, *, is_listed: bo
         accepted |= ({new} if new else set()) | (frozenset() if is_done else known)
     further = tuple(sorted(accepted - set(sources.values())))
     if final is not None:
-        preference, is_drained, lacking = final.preference, final.is_drained, final.lacking
+        preference, turn, lacking = final.preference, final.drain_turn, final.lacking
     else:
-        preference, is_drained, lacking = 0, name in running.drained, running.lacking_of(name)
-    return Peer(name, sources[4], sources[6], further, is_listed, preference, is_drained, lacking)
+        preference, turn, lacking = 0, running.drained.get(name, 0), running.lacking_of(name)
+    return Peer(name, sources[4], sources[6], further, is_listed, preference, turn, lacking)
 
 
 def _next_listed(current: frozenset[str], target: set[str], seeds: Iterable[str], order: _Order) -> frozenset[str]:

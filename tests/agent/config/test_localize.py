@@ -387,6 +387,8 @@ def test_track_files_are_where_this_agent_writes_them() -> None:
 def test_comments_of_kavip_cause_no_reload() -> None:
     """What they say is for the controller, and for people; every other line counts."""
     one = "# kavip: localised for n1; configuration 0a\n# kavip: written by kavip\nglobal_defs {\n}\n"
-    other = "# kavip: localised for n1; configuration 0b\n# kavip: drained n2\n# kavip: drained n3\nglobal_defs {\n}\n"
+    other = (
+        "# kavip: localised for n1; configuration 0b\n# kavip: drained n2 1\n# kavip: drained n3 2\nglobal_defs {\n}\n"
+    )
     assert same_for_keepalived(one, other)
     assert not same_for_keepalived(one, other.replace("global_defs {", "global_defs {\n    priority 1"))

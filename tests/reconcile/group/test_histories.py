@@ -104,7 +104,7 @@ class Nodes:
 
     def bound(self, vips: int) -> int:
         """How many of *vips* a node may have: those that are up, well and undrained share them, if there are any."""
-        eligible = self.up - self.failing - running_nodes(self.text).drained
+        eligible = self.up - self.failing - running_nodes(self.text).drained.keys()
         return most(vips, len(eligible)) if eligible else vips
 
     def _priorities(self, name: str) -> dict[str, int]:
