@@ -81,7 +81,7 @@ class _Rebuilder:
     Rebuilds instances that run from the objects as they are now; *owners* are the Services by address.
 
     *priorities* are those of the wanted instances; *leads* and *homes* rank the nodes of units that are not wanted any
-    more.
+    more, or on another interface, which other nodes may have.
     """
 
     group: KeepalivedGroup
@@ -108,7 +108,11 @@ class _Rebuilder:
         by_age = sorted(members, key=lambda member: member.age_key, reverse=True)
         owners = {address: member.key for member in by_age for address in member.addresses}
         known = {member.key: member for member in by_age}
-        priorities = {each.name: each.priorities for each in wanted.instances}
+        priorities = {
+            each.name: each.priorities
+            for each in wanted.instances
+            if each.name not in running or _stay(running[each.name], each)
+        }
         units = [_spread_unit(each, known) for each in running.values()]
         unicast = any(each.identity.unicast for each in running.values())
         homes = dict(wanted.homes)

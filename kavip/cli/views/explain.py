@@ -176,6 +176,7 @@ def report(snapshot: Snapshot, key: str, now: datetime, options: ReconcileOption
     decided = _same(condition, then)
     explanation = _explanation(snapshot, service, group, decided)
     addresses = (*service.virtual_ips, *(each.address for each in (explanation.addresses if explanation else ())))
+    places = tuple(places_of(addresses, snapshot)) if group else ()
     found = ServiceReport(
         service=service,
         group=group or "",
@@ -184,9 +185,9 @@ def report(snapshot: Snapshot, key: str, now: datetime, options: ReconcileOption
         condition=condition,
         decided=decided,
         explanation=explanation,
-        places=tuple(places_of(addresses, snapshot)) if group else (),
+        places=places,
         waits=planned.waits or (),
-        notes=tuple(_notes(snapshot, service, group)),
+        notes=(*_notes(snapshot, service, group), *(_place_notes(snapshot, group) if places else ())),
     )
     return replace(found, advice=tuple(_advice(snapshot, found)))
 
@@ -243,6 +244,17 @@ def _notes(snapshot: Snapshot, service: Service, group: str | None) -> Iterator[
         yield from _preference_notes(snapshot, service, found)
     elif group and any(snapshot.every_group):
         yield f"KeepalivedGroup {group} does not exist: no node answers on the Service's addresses without it"
+
+
+def _place_notes(snapshot: Snapshot, group: str | None) -> Iterator[str]:
+    """Why a VIP may not be where its pool says: all nodes change that at one instant."""
+    found = snapshot.any_group(group or "")
+    programmed = conditions.find(found.status.conditions, ConditionType.PROGRAMMED) if found else None
+    if programmed is not None and programmed.status == "False":
+        yield (
+            f"the VIPs may still be on the interfaces that their pools named before; KeepalivedGroup {group}: "
+            f"{programmed.reason}: {programmed.message}"
+        )
 
 
 def _preference_notes(snapshot: Snapshot, service: Service, group: KeepalivedGroup) -> Iterator[str]:

@@ -114,7 +114,10 @@ def desired_of(
     settled = not (status.behind or status.leaving or dead)
     placed = placed_units(group, existing.published, running.values(), states, contacts=contacts, is_settled=settled)
     homes = {seed_of(group.key, unit): node for unit, node in placed.homes.items()}
-    lacking = lacking_interfaces(members.pool_interfaces, states, existing.running)
+    interfaces = members.pool_interfaces  # and until a switch, those that pools named before
+    if existing.running:
+        interfaces = interfaces.union(existing.running.links.interfaces)
+    lacking = lacking_interfaces(interfaces, states, existing.running)
     peers = next_peers((*nodes, *leaving), status, seeds=seeds, homes=homes, spec=group.spec, lacking=lacking)
     candidates = candidates_of(turns_of(peers), states, contacts)
     builder = ConfigurationBuilder(snapshot, group, peers, running, coexistence, placed, dead, candidates)

@@ -12,6 +12,7 @@ from kavip.names import ConditionType, Reason
 from kavip.reconcile.group.desired import Desired
 from kavip.reconcile.observed.agentstates import NodeState
 from kavip.reconcile.plan import ConditionState
+from kavip.reconcile.rollout.switchover import Switchover
 from kavip.reconcile.text import few, left_out
 
 _CONFLICT: Final = ProblemCode.ADDRESS_CONFLICT
@@ -24,13 +25,13 @@ def programmed(
     config_hash: str,
     states: Mapping[str, NodeState],
     takeover: ConditionState | None,
-    switchover: str,
+    switchover: Switchover | None,
 ) -> ConditionState:
     """
     The verdict for the configuration with *config_hash*, "" for none, by the *states* of the nodes.
 
-    *takeover*: the verdict while pods of keepalived-operator are replaced. *switchover*: the message while a change
-    waits that all nodes make at one instant.
+    *takeover*: the verdict while pods of keepalived-operator are replaced. *switchover*: what is published, and which
+    change of it waits until all nodes make it at one instant.
     """
     if not config_hash:
         return ConditionState("False", Reason.PENDING, f"no configuration yet: see {ConditionType.ACCEPTED}")
@@ -40,10 +41,12 @@ def programmed(
     lagging = [name for name in ready if not runs(states, name, config_hash)]
     if ready and not lagging:
         interfaces = desired.members.pool_interfaces
+        if switchover:  # until a switch, nodes run what pools named before
+            interfaces = interfaces.union(switchover.published.current.links.interfaces)
         if message := _exclusions(ready, states, config_hash, interfaces):
             return ConditionState("False", Reason.REFUSED_BY_AGENT, message)
-        if switchover:
-            return ConditionState("False", Reason.PENDING, switchover)
+        if switchover and switchover.message:
+            return ConditionState("False", Reason.PENDING, switchover.message)
         if desired.router_ids.unavailable:
             return ConditionState("False", Reason.PENDING, "; ".join(desired.router_ids.unavailable))
         notes = [f"every node runs configuration {config_hash}", *_left_out(ready, states, interfaces)]
@@ -51,8 +54,8 @@ def programmed(
         return ConditionState("True", Reason.PROGRAMMED, "; ".join(notes))
     if refusal := _first_refusal(group, lagging, states):
         return refusal
-    if switchover:
-        return ConditionState("False", Reason.PENDING, switchover)
+    if switchover and switchover.message:
+        return ConditionState("False", Reason.PENDING, switchover.message)
     progress = f"{len(ready) - len(lagging)} of {len(ready)} nodes run configuration {config_hash}"
     return ConditionState("False", Reason.PENDING, f"{progress}; waiting for {few(lagging) or 'nodes'}")
 

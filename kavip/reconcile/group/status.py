@@ -95,7 +95,7 @@ def condition_states(
             config_hash=rollout.config_hash,
             states=states,
             takeover=rollout.replacement.programmed,
-            switchover=rollout.switchover.message if rollout.switchover else "",
+            switchover=rollout.switchover,
         ),
         ConditionType.READY: ready(
             snapshot,

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kavip import names
 from kavip.api.cluster import ExternalIP, Network, NetworkSpec
-from kavip.api.group import Check
+from kavip.api.group import Check, GroupStatus
 from kavip.api.meta import Condition, LabelSelector, Metadata
 from kavip.api.pool import PoolRouting
 from kavip.api.service import ServiceStatus
@@ -103,6 +103,18 @@ def test_the_interface_of_each_address_is_named() -> None:
             "table": 120,
         }
     ]
+
+
+@pytest.mark.parametrize("status", ["True", "False"])
+def test_a_note_says_that_an_interface_may_not_be_in_use_yet(status: Literal["True", "False"]) -> None:
+    """While the group is not programmed, its nodes may run what the pool named before."""
+    absent = "interface vlan30 exists on no node"
+    programmed = [Condition(names.ConditionType.PROGRAMMED, status, Reason.PENDING, absent)]
+    edge = msgspec.structs.replace(group("lb/edge"), status=GroupStatus(conditions=programmed))
+    dmz = pool("dmz", "198.51.100.128/25", interface="vlan30")
+    for name, is_noted in (("dmz", status == "False"), ("edge", False)):
+        subject = service("shop/web", group="lb/edge", pool=name)
+        assert any(absent in each for each in report_of(subject, SMALL, dmz, edge).notes) is is_noted
 
 
 def test_external_ips_are_the_services_addresses() -> None:

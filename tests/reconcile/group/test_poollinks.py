@@ -15,7 +15,7 @@ from kavip.api.agentconfig import AgentConfig, ReturnRoute, decode_config
 from kavip.api.group import Instances
 from kavip.api.pool import PoolRouting, VIPPool
 from kavip.reconcile import enqueue
-from kavip.reconcile.observed.agentstates import AgentStates, NodeState
+from kavip.reconcile.observed.agentstates import AgentStates, ExcludedInstance, NodeState
 from kavip.reconcile.plan import Key, KeyKind
 from kavip.vrrp.running import first_nodes, running_instances, running_nodes
 from kavip.vrrp.spread import most
@@ -47,9 +47,12 @@ def answer(simulation: SimulatedCluster, **states: NodeState) -> None:
     """Let each node run the configuration of the ConfigMap, with what is in *states* besides."""
     running = running_instances(simulation.text())
     at = {address: name for name, run in running.items() for address in run.carried}
-    config_hash = agent_config(simulation).config_hash
+    config = agent_config(simulation)
+    common = NodeState(
+        config_hash=config.config_hash, prepared=config.next_hash, runs=frozenset(at), instance_of=at, drift=0.0
+    )
     answers = {
-        name: replace(each, config_hash=config_hash, runs=frozenset(at), instance_of=at)
+        name: replace(common, missing=each.missing, excluded=each.excluded, routed=each.routed)
         for name, each in states.items()
     }
     simulation.agents = AgentStates({GROUP: answers})
@@ -158,6 +161,36 @@ def test_the_condition_names_nodes_that_are_left_out_or_do_not_route() -> None:
         "; replies of VIPPool dmz are not routed by its gateway on n2: see Ready, or replace pods with an agent of an "
         "earlier kavip"
     )
+
+
+@pytest.mark.parametrize("spec", [{}, SHARED], ids=["PerService", "Shared"])
+def test_a_pool_on_an_interface_that_no_node_has_does_not_switch(spec: dict[str, Any]) -> None:
+    """The condition says which interface is absent; that a node lacks the one that runs is no fault meanwhile."""
+    vips = [f"198.51.100.{130 + number}" for number in range(6)]
+    notes = {names.SPREAD_ANNOTATION: "true"}
+    web = build.service(WEB, group=GROUP, type="ClusterIP", external_ips=vips, annotations=notes)
+    simulation = settled(build.group(**spec), dmz(), web, serving(RAW, "192.0.2.9"), nodes=3)
+    with_pods(simulation, *(pod(f"edge-{name}", name) for name in ("n1", "n2", "n3")))
+    has = NodeState(routed=frozenset({"dmz"}))
+    left_out = ExcludedInstance(name=WEB, reason=f"interface {CARD} is absent", interface=CARD)
+    lacks = replace(has, missing=frozenset({CARD}), excluded=(left_out,), routed=frozenset())
+    for _ in range(3):
+        answer(simulation, n1=has, n2=has, n3=lacks)
+    before, first = condition(simulation, PROGRAMMED), first_nodes(simulation.text())
+    assert before[0] == "True"
+    simulation.snapshot.put(dmz(interface="vlan30"))
+    for _ in range(3):
+        absent = [replace(each, missing=each.missing | {"vlan30"}) for each in (has, has, lacks)]
+        answer(simulation, **dict(zip(("n1", "n2", "n3"), absent, strict=True)))
+    status, reason, message = condition(simulation, PROGRAMMED)
+    assert (status, reason) == ("False", "Pending")
+    assert "interface vlan30 exists on no node" in message
+    assert set(interfaces_of(simulation).values()) == {CARD, "eth0"}
+    assert first_nodes(simulation.text()) == first
+    simulation.snapshot.put(dmz())
+    for _ in range(3):
+        answer(simulation, n1=has, n2=has, n3=lacks)
+    assert condition(simulation, PROGRAMMED)[0] == "True"
 
 
 def test_the_routes_count_in_the_size_of_the_config_map() -> None:
