@@ -104,10 +104,18 @@ def running_vips_are_moved(pool: VIPPool, context: Context[VIPPool]) -> Iterator
 
 def deletion_moves_no_vip(pool: VIPPool, context: Context[VIPPool]) -> Iterator[AdmissionWarning]:
     """Without the pool, its VIPs live on the interfaces of their groups."""
-    parsed = parse_once(pool, context)[0]
-    holders = [each.key for _, services in _holders(parsed, context.snapshot) for each in services] if parsed else []
-    if pool.spec.interface and holders:
-        message = f"the VIPs of {listed(sorted(holders), most=3)} move from {pool.spec.interface} to {_GROUP}"
+    stored = context.snapshot.pools.get(pool.name)  # of the deleted object only metadata is read
+    parsed = parse_once(stored, context)[0] if stored is not None else None
+    if parsed is None or not parsed.interface:
+        return
+    moving = [
+        service.key
+        for group, services in _holders(parsed, context.snapshot)
+        for service in services
+        if parsed.interface != group.spec.interface
+    ]
+    if moving:
+        message = f"the VIPs of {listed(sorted(moving), most=3)} move from {parsed.interface} to {_GROUP}"
         yield AdmissionWarning(message, "metadata.name")
 
 

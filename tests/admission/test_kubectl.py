@@ -59,6 +59,19 @@ def test_kubectl_delete_prints_the_case(runner: CaseRunner, case: Case) -> None:
         assert runner.get(case.object) == before
 
 
+@pytest.mark.parametrize(
+    "case", [case for case in OURS if case.operation is Operation.DELETE and not case.causes], ids=str
+)
+def test_kubectl_delete_prints_the_warnings_of_the_case(runner: CaseRunner, case: Case) -> None:
+    """In a dry run, and when the object goes."""
+    with runner.running(case):
+        runner.put(case.object)
+        for flags in (("--dry-run=server",), ()):
+            done = runner.kubectl("delete", "-f", "-", *flags, given=case.object)
+            assert prints_the_case(case, done), done
+        assert runner.get(case.object).code == 404
+
+
 @pytest.mark.parametrize("case", [case for case in REFUSED if case.operation is not Operation.DELETE], ids=str)
 def test_every_verb_is_refused_alike(runner: CaseRunner, case: Case) -> None:
     """create, replace, each type of patch and server-side apply give the same causes and change nothing."""

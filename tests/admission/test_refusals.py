@@ -25,7 +25,8 @@ def evaluate(case: Case, submitted: Manifest) -> Verdict:
     """The verdict after both webhooks, the mutating one first."""
     snapshot = refusals.snapshot(case)
     if case.operation is Operation.DELETE:
-        return policy.review(Review(case.operation, refusals.read(submitted)), snapshot)
+        request = _request(case.operation, None, submitted)  # of the deleted object only metadata is read
+        return policy.review(review.decode_objects(request, type(refusals.read(submitted))), snapshot)
     status = (case.old or {}).get("status", {})  # an update of the object itself does not change it
     mutated = refusals.read(_mutated(case, {**submitted, "status": status}))
     old = refusals.read(case.old) if case.old else None
@@ -34,16 +35,20 @@ def evaluate(case: Case, submitted: Manifest) -> Verdict:
 
 
 def _mutated(case: Case, submitted: Manifest) -> Any:
-    question = {"uid": "u1", "operation": case.operation, "object": submitted, "oldObject": case.old}
-    request = review.decode_request(
-        json.dumps({"apiVersion": review.API_VERSION, "kind": review.KIND, "request": question}).encode()
-    )
+    request = _request(case.operation, submitted, case.old)
     steps: tuple[patch.Step, ...] = ()
     if case.kind == "Service":
         steps = mutation.mutate_service(request, refusals.snapshot(case)).patch
     if case.kind == "KeepalivedGroup":
         steps = mutation.mutate_group(request).patch
     return jsonpatch.apply_patch(submitted, json.loads(patch.encode(steps)))
+
+
+def _request(operation: Operation, new: Manifest | None, old: Manifest | None) -> review.AdmissionRequest:
+    question = {"uid": "u1", "operation": operation, "object": new, "oldObject": old}
+    return review.decode_request(
+        json.dumps({"apiVersion": review.API_VERSION, "kind": review.KIND, "request": question}).encode()
+    )
 
 
 def test_every_rule_has_a_case_and_every_case_a_rule() -> None:
