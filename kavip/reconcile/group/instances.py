@@ -40,13 +40,22 @@ def subjects_of(group: KeepalivedGroup | None, desired: Desired) -> Iterator[tup
 def instances_of(
     group: KeepalivedGroup, desired: Desired, mastership: Mastership, doubts: Mapping[str, Unconfirmed]
 ) -> list[InstanceStatus]:
-    """MASTER if one node is master; the reason if two are; else the worst state that a node reports."""
+    """
+    MASTER if one node is master; the reason if two are; else the worst state that a node reports.
+
+    The master of before stays during a fail-over, but not where every node lacks an interface of the instance.
+    """
     worst: dict[str, str] = {}
     for node in desired.nodes:
         state = mastership.states.get(node.metadata.name)
         for each in state.instances if state else ():
             worst[each.name] = min(each.state, worst.get(each.name, each.state), key=_rank)
-    before = {each.name: _Master(each.node, each.state) for each in group.status.instances or ()}
+    impossible = _impossible(mastership)
+    before = {
+        each.name: _Master(each.node, each.state)
+        for each in group.status.instances or ()
+        if each.name not in impossible
+    }
     model = desired.configuration.model
     result = []
     for instance in model.instances[:_MOST] if model else ():
@@ -55,6 +64,17 @@ def instances_of(
         master = _master(mastership, instance.name, doubts.get(name), before.get(instance.name, fallback))
         result.append(_instance(instance, fallback if master.state in throttle.UNCERTAIN else master))
     return result
+
+
+def _impossible(mastership: Mastership) -> frozenset[str]:
+    """The instances that every node excludes because it lacks an interface."""
+    if mastership.lacks_answers or not mastership.expected:
+        return frozenset()
+    lacking = (
+        frozenset(each.name for each in mastership.states[node].excluded if each.interface and not each.kept)
+        for node in mastership.expected
+    )
+    return frozenset.intersection(*lacking)
 
 
 def virtual_ips_of(

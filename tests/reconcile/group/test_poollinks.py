@@ -15,7 +15,7 @@ from kavip.api.agentconfig import AgentConfig, ReturnRoute, decode_config
 from kavip.api.group import Instances
 from kavip.api.pool import PoolRouting, VIPPool
 from kavip.reconcile import enqueue
-from kavip.reconcile.observed.agentstates import AgentStates, ExcludedInstance, NodeState
+from kavip.reconcile.observed.agentstates import AgentStates, ExcludedInstance, InstanceState, NodeState
 from kavip.reconcile.plan import Key, KeyKind
 from kavip.vrrp.running import first_nodes, running_instances, running_nodes
 from kavip.vrrp.spread import most
@@ -52,7 +52,9 @@ def answer(simulation: SimulatedCluster, **states: NodeState) -> None:
         config_hash=config.config_hash, prepared=config.next_hash, runs=frozenset(at), instance_of=at, drift=0.0
     )
     answers = {
-        name: replace(common, missing=each.missing, excluded=each.excluded, routed=each.routed)
+        name: replace(
+            common, missing=each.missing, excluded=each.excluded, routed=each.routed, instances=each.instances
+        )
         for name, each in states.items()
     }
     simulation.agents = AgentStates({GROUP: answers})
@@ -191,6 +193,26 @@ def test_a_pool_on_an_interface_that_no_node_has_does_not_switch(spec: dict[str,
     for _ in range(3):
         answer(simulation, n1=has, n2=has, n3=lacks)
     assert condition(simulation, PROGRAMMED)[0] == "True"
+
+
+def test_an_instance_that_no_node_can_run_has_no_master() -> None:
+    """At once: the Service got an address on an interface that all nodes lack, and the master was that of the old one."""
+    simulation = settled(build.group(), dmz(), serving(WEB, "192.0.2.9"))
+    sight = InstanceState(WEB, 1, 4, "MASTER", 1)
+    idle, master = NodeState(), NodeState(instances=(sight,))
+    left_out = ExcludedInstance(name=WEB, reason=f"interface {CARD} is absent", interface=CARD)
+    lacks = NodeState(missing=frozenset({CARD}), excluded=(left_out,))
+
+    def node_of(**states: NodeState) -> str:
+        answer(simulation, **states)
+        (found,) = simulation.snapshot.groups[GROUP].status.instances or ()
+        return found.node
+
+    assert node_of(n1=idle, n2=master) == "n2"
+    simulation.snapshot.put(serving(WEB, "198.51.100.131"))
+    assert node_of(n1=lacks, n2=idle) == "n2"  # it may be on its way
+    assert node_of(n1=lacks) == "n2"
+    assert node_of(n1=lacks, n2=lacks) == ""
 
 
 def test_the_routes_count_in_the_size_of_the_config_map() -> None:
