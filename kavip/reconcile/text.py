@@ -17,3 +17,8 @@ def few(texts: Sequence[str]) -> str:
     """*texts* for a message: the first ones by name, the rest counted."""
     rest = len(texts) - _NAMED
     return ", ".join(texts[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def unrouted(pool: str, nodes: Sequence[str]) -> str:
+    """The note of a condition that *nodes* do not route the replies of *pool* by its gateway."""
+    return f"replies of VIPPool {pool} are not routed by its gateway on {few(nodes)}"

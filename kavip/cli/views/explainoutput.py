@@ -153,7 +153,7 @@ def _had(had: ExplainedAddress) -> str:
 
 def _place(place: AddressPlace) -> str:
     text = f"{place.address} on {place.interface} (pool {place.pool})"
-    return f"{text}; replies leave by {place.gateway} (routing table {place.table})" if place.gateway else text
+    return f"{text}; its gateway is {place.gateway} (routing table {place.table})" if place.gateway else text
 
 
 def _pools(found: Explanation) -> Iterator[str]:

@@ -126,6 +126,7 @@ class _Circumstances(NamedTuple):
     has_nodes: bool
     ready: tuple[str, ...]
     apart: tuple[tuple[str, tuple[ExcludedInstance, ...], frozenset[str], frozenset[str]], ...]
+    routed: tuple[tuple[str, frozenset[str]], ...]
 
 
 class _Memory:
@@ -191,4 +192,5 @@ def _circumstances(serving: ServingGroup) -> _Circumstances:
         allowed = tuple(sorted(name for name in snapshot.namespaces if snapshot.allows(group, name)))
     states = sorted(serving.states.items())
     apart = tuple((node, state.excluded, state.unready, state.missing) for node, state in states)
-    return _Circumstances(group is not None, allowed, serving.has_nodes, serving.ready, apart)
+    routed = tuple((node, state.routed) for node, state in states if state.fails_to_route)
+    return _Circumstances(group is not None, allowed, serving.has_nodes, serving.ready, apart, routed)

@@ -13,7 +13,7 @@ from kavip.reconcile.group.desired import Desired
 from kavip.reconcile.observed.agentstates import NodeState
 from kavip.reconcile.plan import ConditionState
 from kavip.reconcile.rollout.switchover import Switchover
-from kavip.reconcile.text import few, left_out
+from kavip.reconcile.text import few, left_out, unrouted
 
 _CONFLICT: Final = ProblemCode.ADDRESS_CONFLICT
 
@@ -93,8 +93,8 @@ def _unrouted(nodes: Sequence[str], states: Mapping[str, NodeState], routes: Ite
         there = [node for node in nodes if node in states and route.interface not in states[node].missing]
         if lacking := [node for node in there if route.pool not in states[node].routed]:
             yield (
-                f"replies of VIPPool {route.pool} are not routed by its gateway on {few(lacking)}: see "
-                f"{ConditionType.READY}, or replace pods with an agent of an earlier kavip"
+                f"{unrouted(route.pool, lacking)}: see {ConditionType.READY}, or replace pods with an agent of an "
+                "earlier kavip"
             )
 
 

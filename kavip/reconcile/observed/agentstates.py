@@ -18,6 +18,12 @@ MASTER: Final = "MASTER"  # as keepalived and the agent spell it
 BACKUP: Final = "BACKUP"
 FAULT: Final = "FAULT"
 
+_RETURN_ROUTING: Final = (
+    ProblemCode.RETURN_ROUTE_INVALID,
+    ProblemCode.RETURN_ROUTE_FAILED,
+    ProblemCode.ROUTING_TABLE_IN_USE,
+)
+
 EVER: Final = datetime.min.replace(tzinfo=UTC)
 """Before any moment at which agents could have been asked."""
 
@@ -124,6 +130,11 @@ class NodeState:
     def note(self) -> str:
         """The messages of all notes."""
         return SEPARATOR.join(each.message for each in self.notes)
+
+    @property
+    def fails_to_route(self) -> bool:
+        """Whether it reports that it cannot route replies, except those of the pools that are *routed*."""
+        return any(each.code in _RETURN_ROUTING for each in self.notes)
 
 
 @dataclass(frozen=True, slots=True)

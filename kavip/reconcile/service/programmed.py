@@ -17,7 +17,7 @@ from kavip.names import ConditionType, Reason
 from kavip.reconcile.observed.agentstates import ExcludedInstance
 from kavip.reconcile.plan import ConditionState
 from kavip.reconcile.service.vips import ServiceVIPs
-from kavip.reconcile.text import few, left_out
+from kavip.reconcile.text import few, left_out, unrouted
 from kavip.vrrp import preference
 
 _VERBATIM: Final = names.VERBATIM_ANNOTATION
@@ -182,6 +182,8 @@ def _programmed(vips: ServiceVIPs) -> ConditionState:
     message = f"every node of KeepalivedGroup {serving.key} runs a configuration with these VIPs"
     for interface in sorted(set(vips.left_out.values())):
         message += f"; {left_out(interface, [node for node, each in vips.left_out.items() if each == interface])}"
+    for pool, failing in vips.unrouted.items():
+        message += f"; {unrouted(pool, failing)}: see {ConditionType.READY} of KeepalivedGroup {serving.key}"
     if serving.group is not None and vips.service.preferred_nodes:
         nodes = serving.snapshot.group_nodes(serving.group)
         if note := preference.note_of(vips.service, serving.group, nodes):

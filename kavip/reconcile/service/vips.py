@@ -2,7 +2,7 @@
 The VIPs of one Service and the group that serves them: what its conditions are evaluated on.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kavip import names
@@ -118,6 +118,24 @@ class ServiceVIPs:
             return {}
         missing = {name: states[name].missing & interfaces for name in self.serving.ready if name in states}
         return {name: min(lacking) for name, lacking in missing.items() if lacking}
+
+    @property
+    def unrouted(self) -> Mapping[str, Sequence[str]]:
+        """By pool, the ready nodes that report that they cannot route replies of its VIPs by its gateway."""
+        snapshot, states = self.serving.snapshot, self.serving.states
+        failing = [name for name in self.serving.ready if name in states and states[name].fails_to_route]
+        if not failing or not snapshot.parsed_pools.interfaces:
+            return {}
+        places = {place for each in self.addresses if (place := snapshot.interface_of(each)) and place.is_routed}
+        found = {
+            place.pool: [
+                name
+                for name in failing
+                if place.pool not in states[name].routed and place.interface not in states[name].missing
+            ]
+            for place in sorted(places)
+        }
+        return {pool: nodes for pool, nodes in found.items() if nodes}
 
 
 def problem_of(service: Service, vips: tuple[Address, ...], serving: ServingGroup) -> Refusal | None:

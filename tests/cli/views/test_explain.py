@@ -93,7 +93,7 @@ def test_the_interface_of_each_address_is_named() -> None:
     subject = service("shop/web", pool="dmz", external_ips=["192.0.2.130"])
     found = report_of(manifest(subject), SMALL, dmz)
     joined = " ".join(explainoutput.text(found).split())
-    assert "198.51.100.128 on vlan20 (pool dmz); replies leave by 198.51.100.1 (routing table 120)" in joined
+    assert "198.51.100.128 on vlan20 (pool dmz); its gateway is 198.51.100.1 (routing table 120)" in joined
     assert explainoutput.data(found)["interfaces"] == [
         {
             "address": "198.51.100.128",

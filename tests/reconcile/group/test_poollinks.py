@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip import names
+from kavip.api.address import parse_address
+from kavip.api.agent import NodeProblem, ProblemCode
 from kavip.api.agentconfig import AgentConfig, ReturnRoute, decode_config
 from kavip.api.group import Instances
 from kavip.api.pool import PoolRouting, VIPPool
@@ -53,7 +55,13 @@ def answer(simulation: SimulatedCluster, **states: NodeState) -> None:
     )
     answers = {
         name: replace(
-            common, missing=each.missing, excluded=each.excluded, routed=each.routed, instances=each.instances
+            common,
+            notes=each.notes,
+            missing=each.missing,
+            excluded=each.excluded,
+            routed=each.routed,
+            instances=each.instances,
+            masters=each.masters,
         )
         for name, each in states.items()
     }
@@ -196,23 +204,47 @@ def test_a_pool_on_an_interface_that_no_node_has_does_not_switch(spec: dict[str,
 
 
 def test_an_instance_that_no_node_can_run_has_no_master() -> None:
-    """At once: the Service got an address on an interface that all nodes lack, and the master was that of the old one."""
+    """At once: the Service got an address on an interface that all nodes lack; the master was of the old address."""
     simulation = settled(build.group(), dmz(), serving(WEB, "192.0.2.9"))
     sight = InstanceState(WEB, 1, 4, "MASTER", 1)
     idle, master = NodeState(), NodeState(instances=(sight,))
     left_out = ExcludedInstance(name=WEB, reason=f"interface {CARD} is absent", interface=CARD)
     lacks = NodeState(missing=frozenset({CARD}), excluded=(left_out,))
 
-    def node_of(**states: NodeState) -> str:
+    def nodes_of(**states: NodeState) -> list[str]:
         answer(simulation, **states)
-        (found,) = simulation.snapshot.groups[GROUP].status.instances or ()
-        return found.node
+        return [each.node for each in simulation.snapshot.groups[GROUP].status.instances or ()]
 
-    assert node_of(n1=idle, n2=master) == "n2"
+    assert nodes_of(n1=idle, n2=master) == ["n2"]
     simulation.snapshot.put(serving(WEB, "198.51.100.131"))
-    assert node_of(n1=lacks, n2=idle) == "n2"  # it may be on its way
-    assert node_of(n1=lacks) == "n2"
-    assert node_of(n1=lacks, n2=lacks) == ""
+    assert nodes_of(n1=lacks, n2=idle) == ["n2"]  # it may be on its way
+    assert nodes_of(n1=lacks) == ["n2"]
+    assert nodes_of(n1=lacks, n2=lacks) == [""]
+
+
+def test_a_service_names_nodes_that_cannot_route_its_replies() -> None:
+    """As long as they report it; other Services, and nodes without the interface, are not named."""
+    simulation = settled(build.group(), dmz(), serving(RAW, "198.51.100.131"), serving(WEB, "192.0.2.9"), nodes=3)
+    keys = [Key(KeyKind.SERVICE, RAW), Key(KeyKind.SERVICE, WEB)]
+    works = NodeState(routed=frozenset({"dmz"}))
+    master = replace(works, masters=frozenset(map(parse_address, ("192.0.2.9", "198.51.100.131"))))
+    fails = NodeState(notes=(NodeProblem(ProblemCode.ROUTING_TABLE_IN_USE, "routing table 120 is in use"),))
+    lacks = replace(fails, missing=frozenset({CARD}))
+    unrouted = "; replies of VIPPool dmz are not routed by its gateway on n1: see Ready of KeepalivedGroup lb/edge"
+
+    def note_of(key: str) -> str:
+        found = {each.type: each for each in simulation.snapshot.services[key].status.conditions or ()}
+        return found[names.ConditionType.SERVICE_PROGRAMMED].message.partition("missing there: n3")[2]
+
+    answer(simulation, n1=works, n2=master, n3=lacks)
+    simulation.settle(*keys)
+    for states, note in (({"n1": fails}, unrouted), ({"n1": works}, "")):
+        answer(simulation, **{"n1": works, "n2": master, "n3": lacks, **states})
+        assert simulation.plan_group().also_low_priority == (keys[0],)
+        simulation.later(60)
+        simulation.settle(*keys)
+        assert note_of(RAW) == note
+        assert "routed" not in note_of(WEB)
 
 
 def test_the_routes_count_in_the_size_of_the_config_map() -> None:
