@@ -13,6 +13,7 @@ from kavip.admission.chain import Context, Findings
 from kavip.admission.disruption import PAUSE, SWITCHOVER
 from kavip.admission.text import counted, listed, quoted
 from kavip.admission.verdict import AdmissionWarning
+from kavip.api.address import read_address
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import PoolRouting, VIPPool
 from kavip.api.refusal import Refusal
@@ -56,6 +57,16 @@ def every_family_has_a_gateway(pool: VIPPool, context: Context[VIPPool]) -> Find
         field = "spec.routing.gatewayIPv6" if family == 6 else "spec.routing.gateway"
         message = f"the {FAMILY_NAMES[family]} addresses have no gateway; their replies leave by the nodes' own routes"
         yield AdmissionWarning(message, field)
+
+
+def gateway_is_another_machine(pool: VIPPool, context: Context[VIPPool]) -> Iterator[AdmissionWarning]:
+    """The gateway is no address that a node, a group or the API server has."""
+    routing = pool.spec.routing or PoolRouting()
+    for name, text in (("gateway", routing.gateway), ("gatewayIPv6", routing.gateway_ipv6)):
+        gateway = read_address(text)
+        if gateway is not None and (owner := context.snapshot.ledger.owner(gateway)):
+            message = f"{gateway} is an address of {owner}; want that of a router"
+            yield AdmissionWarning(message, f"spec.routing.{name}")
 
 
 def router_ids_suffice_on_the_interface(pool: VIPPool, context: Context[VIPPool]) -> Findings:

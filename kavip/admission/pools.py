@@ -262,6 +262,7 @@ CHAIN: Final[tuple[Rule[VIPPool], ...]] = (
     Rule(holders_are_still_served, reads=spec_part),
     Rule(poollinks.routing_table_is_free, reads=_links),
     Rule(poollinks.every_family_has_a_gateway, reads=_links),
+    Rule(poollinks.gateway_is_another_machine, reads=_links),
     Rule(poollinks.router_ids_suffice_on_the_interface, reads=_links),
     Rule(poollinks.running_vips_are_moved, reads=_links),
 )
