@@ -75,25 +75,28 @@ class NodeNetwork:
         self.removed = 0
         self.hardware = Hardware()
         self.held: set[tuple[Address, str]] = set()
-        self._unread: list[NetworkChange] | None = None  # changes during a read
+        self._reads: list[list[NetworkChange]] = []  # the changes since each read that is under way began
 
     async def facts(self, reach: str = "") -> NodeFacts:
         """The node as it is now, with its route to the address *reach*."""
-        self._unread = []
-        links, held, route = await read(read_address(reach))
+        changes: list[NetworkChange] = []
+        self._reads.append(changes)
+        try:
+            links, held, route = await read(read_address(reach))
+        finally:
+            self._reads = [each for each in self._reads if each is not changes]
         self.hardware = hardware_of(links, held, self._node_ip)
         self.held = {(each.address, each.virtual_ip.interface) for each in held}
-        for change in self._unread:
+        for change in changes:
             self._follow(change)
-        self._unread = None
         ours = await asyncio.to_thread(self._files.load_record)
         interfaces = frozenset(each.name for each in links)
         return NodeFacts(self._node, self._node_ip, interfaces, held, ours, route, str(self._files.tracks))
 
     def observe(self, change: NetworkChange) -> None:
         """Follow *change* of an address."""
-        if self._unread is not None:
-            self._unread.append(change)
+        for changes in self._reads:
+            changes.append(change)
         self._follow(change)
 
     def _follow(self, change: NetworkChange) -> None:
