@@ -123,6 +123,20 @@ class LiveGroup:
         """Repeat :meth:`step` until every node runs what was written and there is nothing left to write."""
         process.wait_for("the roll-out ends", lambda: self.step(delays=delays), timeout=PATIENCE, interval=_PAUSE)
 
+    def load(self) -> None:
+        """
+        Repeat :meth:`step` until every node runs every instance.
+
+        A node that starts last in a multicast group waits for the controller's list of nodes, if it hears a new VIP of
+        a node that it does not know.
+        """
+        wanted = set(re.findall(r"^vrrp_instance (\S+) \{", self.text, re.MULTILINE))
+
+        def is_loaded() -> bool:
+            return self.step() and all(wanted <= set(each.instances()) for each in self.pods.values())
+
+        process.wait_for("every node runs every instance", is_loaded, timeout=PATIENCE, interval=_PAUSE)
+
     def step(self, *, delays: Mapping[str, float] = NO_DELAYS) -> bool:
         """Run one round of controller, kubelets and agents. Return whether everything is done."""
         self._observe()

@@ -64,6 +64,7 @@ def test_vips_follow_endpoints(live: LiveGroup, health_ports: HealthPorts, unica
     health_ports.set_ready("n1")
     plain, endpoints = service("shop/plain", PLAIN), build.endpoints("shop/portless", "n1")
     live.apply(group(unicast_enabled=unicast), WEB, PORTLESS, plain, endpoints)
+    live.load()
     for name in ("shop/web", "shop/portless"):
         wait_until_on(live, name, "n1")
     preferred = live.preferred_nodes()

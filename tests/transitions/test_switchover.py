@@ -44,6 +44,7 @@ def started(make_live_group: MakeLiveGroup, nodes: int, **spec: Any) -> LiveGrou
     """A live group on which the Services have their masters."""
     live = make_live_group(nodes)
     live.apply(group(**spec), *SERVICES)
+    live.load()
     live.wait_for_masters()
     return live
 
