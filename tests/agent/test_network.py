@@ -1,5 +1,6 @@
 """Reading the node's network: memory, hardware addresses, addresses that come and go, reverse path filters."""
 
+import asyncio
 import gc
 import socket
 from pathlib import Path
@@ -118,5 +119,5 @@ async def test_addresses_that_come_during_a_look_are_followed(tmp_path: Path, mo
         return answer
 
     monkeypatch.setattr(network, "read", late)
-    await found.facts()
+    await asyncio.gather(found.facts(), found.facts())  # the reconciler's, and that of a reload
     assert (parse_address("192.0.2.130"), "lo") in found.held

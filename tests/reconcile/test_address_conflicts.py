@@ -10,7 +10,6 @@ from kavip import names
 from kavip.api.address import parse_address
 from kavip.api.agent import ProblemCode
 from kavip.api.group import GroupVirtualIP
-from kavip.api.meta import Condition
 from kavip.api.pool import Reservation
 from kavip.api.service import Service
 from kavip.ipam.ledger.cooldown import MAX_WITHDRAWN, WITHDRAWN_SECONDS
@@ -18,7 +17,7 @@ from kavip.names import ConditionType, Reason
 from kavip.reconcile.observed.agentstates import AgentStates, ClaimedAddress, Contact, ExcludedInstance, NodeState
 from kavip.reconcile.observed.strangers import PATIENCE
 from kavip.reconcile.plan import Key, KeyKind, ServicePlan
-from kavip.reconcile.service.conflicts import TRIES, announced_addresses
+from kavip.reconcile.service.conflicts import TRIES
 from kavip.reconcile.service.throttle import UNKNOWN_AFTER
 from tests.reconcile.simulatedcluster import GROUP, NOW, SimulatedCluster, cluster, pod
 from tests.support import build
@@ -28,7 +27,6 @@ STRANGER = "02:00:c0:00:02:63"
 HARDWARE = {name: (f"02:00:c0:00:02:0{name[1:]}",) for name in ("n1", "n2")}
 FIRST, SECOND = "192.0.2.128", "192.0.2.129"
 CONFLICT = "False", "AddressConflict"
-RECORD = f"{FIRST} from pool edge"
 
 
 def claims(*vips: str, held: bool = False, mac: str = STRANGER) -> tuple[ClaimedAddress, ...]:
@@ -240,16 +238,6 @@ def test_an_address_that_was_announced_before_a_power_cut_stays() -> None:
         assert successor.addresses() == [FIRST] and successor.advertised() == CONFLICT and successor.resting() == []
     successor.run(states(runs=(FIRST,)))
     assert successor.advertised() == ("True", "Master")
-
-
-@pytest.mark.parametrize("reason", [Reason.NO_ENDPOINTS, Reason.ENDPOINTS_OUTSIDE_GROUP])
-def test_an_address_without_endpoints_counts_as_announced(reason: Reason) -> None:
-    """Nodes held it, whoever answered there."""
-    assigned = Condition(type=ConditionType.ADDRESS_ASSIGNED, status="True", reason=Reason.ASSIGNED, message=RECORD)
-    advertised = Condition(type=ConditionType.ADVERTISED, status="True", reason=reason)
-    bare = service(holds=[FIRST])
-    status = msgspec.structs.replace(bare.status, conditions=[assigned, advertised])
-    assert announced_addresses(msgspec.structs.replace(bare, status=status)) == {parse_address(FIRST)}
 
 
 def test_an_address_that_a_node_held_in_conflict_stays() -> None:
