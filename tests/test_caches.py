@@ -91,7 +91,12 @@ def test_the_selector_follows_the_services() -> None:
 def test_a_list_of_pools_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parsing them after each would cost the square of their number while the caches fill."""
     configured: list[Pools] = []
-    monkeypatch.setattr(Ledger, "configure", lambda _, pools: configured.append(pools))
+
+    def configure(_: Ledger, pools: Pools) -> frozenset[str]:
+        configured.append(pools)
+        return frozenset()
+
+    monkeypatch.setattr(Ledger, "configure", configure)
     caches = Caches(cast(Client, None), owned=False)
     informer: Any = next(each for each in caches.informers if each.resource is resources.POOLS)
     pools = [build.pool(f"p{number}", f"10.0.{number}.0/24") for number in range(50)]
