@@ -28,6 +28,7 @@ POD_MONITOR: Final = "PodMonitor"  # monitoring.coreos.com/v1
 ROLE: Final = "Role"
 ROLE_BINDING: Final = "RoleBinding"
 NETWORK: Final = "Network"  # config.openshift.io/v1
+INFRASTRUCTURE: Final = "Infrastructure"  # config.openshift.io/v1
 ENDPOINT_SLICE: Final = "EndpointSlice"  # discovery.k8s.io/v1
 SERVICE_CIDR: Final = "ServiceCIDR"  # networking.k8s.io/v1
 

@@ -200,6 +200,9 @@ def pinned_ids_are_free(group: KeepalivedGroup, context: GroupContext) -> Findin
             where = f'on segment "{group.spec.segment}"' if group.spec.segment else "on this segment"
             message = f"{number}: in use by {listed(users, most=3)} {where}; choose another virtual router ID"
             yield Refusal(Reason.VRID_COLLISION, message, field)
+        elif number in snapshot.platform_router_ids(group):
+            message = f"{number}: OpenShift's own keepalived uses it; choose another VRID, or another spec.segment"
+            yield AdmissionWarning(f"{message} if the group is on another network", field)
         elif number in holders:
             message = f"{number}: {holders[number]} has it, and gets another one; {disruption.SWITCHOVER}"
             yield AdmissionWarning(message, field)

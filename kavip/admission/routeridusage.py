@@ -30,23 +30,27 @@ class RouterIDUsage:
     """
     The VRIDs of one group; *left* is negative if the Services need more than there are.
 
-    *leaving*: how many of *in_use* belong to Services in deletion.
+    *leaving*: how many of *in_use* belong to Services in deletion. *platform*: those that OpenShift's keepalived uses
+    and no group.
     """
 
     blacklisted: int
     in_use: int
     where: str
     leaving: int = 0
+    platform: int = 0
 
     @property
     def left(self) -> int:
         """How many a further Service may take."""
-        return names.MAX_ROUTER_ID - self.blacklisted - self.in_use
+        return names.MAX_ROUTER_ID - self.blacklisted - self.platform - self.in_use
 
     def __str__(self) -> str:
         """The subtraction, for messages."""
         leaving = f" ({self.leaving} of Services that are being deleted)" if self.leaving else ""
-        return f"{names.MAX_ROUTER_ID} - {self.blacklisted} blacklisted - {self.in_use} in use {self.where}{leaving}"
+        platform = f" - {self.platform} of OpenShift" if self.platform else ""
+        in_use = f"{self.in_use} in use {self.where}{leaving}"
+        return f"{names.MAX_ROUTER_ID} - {self.blacklisted} blacklisted{platform} - {in_use}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +76,12 @@ class UsageCounter:
         own, *others = [self._count(each) for each in (group, *self._snapshot.neighbours(group))]
         taken = set[int]().union(*(each.held for each in others))
         pending = sum(max(0, each.needs - len(each.held)) for each in others)
-        left = routerids.capacity(blacklist, taken) - pending - own.needs
+        platform = self._snapshot.platform_router_ids(group) - blacklist - taken - own.held
+        left = routerids.capacity(blacklist | platform, taken) - pending - own.needs
         where = f'on segment "{group.spec.segment}"' if group.spec.segment else "by this group"
         leaving = own.leaving + sum(each.leaving for each in others)
-        return RouterIDUsage(len(blacklist), names.MAX_ROUTER_ID - len(blacklist) - left, where, leaving)
+        unusable = len(blacklist) + len(platform)
+        return RouterIDUsage(len(blacklist), names.MAX_ROUTER_ID - unusable - left, where, leaving, len(platform))
 
     def groups_with_free_ids(self, service: Service) -> list[str]:
         """The keys of the first groups that *service* may use and that have room; those with shared instances first."""

@@ -1,4 +1,4 @@
-"""Other objects that kavip reads: Nodes, Namespaces, Pods, Secrets, ServiceCIDRs, OpenShift's Network."""
+"""Other objects that kavip reads: Nodes, Namespaces, Pods, Secrets, ServiceCIDRs, and two of OpenShift."""
 
 from typing import Final
 
@@ -219,6 +219,44 @@ class Network(Wire, frozen=True):
 
     metadata: Metadata = Metadata()
     spec: NetworkSpec = NetworkSpec()
+
+
+class PlatformLoadBalancer(Wire, frozen=True):
+    """``status.platformStatus.PLATFORM.loadBalancer``; ``UserManaged``: OpenShift runs no keepalived."""
+
+    type: str = ""
+
+
+class PlatformVIPs(Wire, frozen=True):
+    """``status.platformStatus.PLATFORM``: the VIPs of a platform on which OpenShift runs keepalived."""
+
+    api_server_internal_ips: list[str] | None = field(name="apiServerInternalIPs", default=None)
+    api_server_internal_ip: str = field(name="apiServerInternalIP", default="")
+    load_balancer: PlatformLoadBalancer | None = None
+
+
+class PlatformStatus(Wire, frozen=True):
+    """``status.platformStatus``, without the platforms that have load balancers of their own."""
+
+    baremetal: PlatformVIPs | None = None
+    vsphere: PlatformVIPs | None = None
+    openstack: PlatformVIPs | None = None
+    nutanix: PlatformVIPs | None = None
+    ovirt: PlatformVIPs | None = None
+
+
+class InfrastructureStatus(Wire, frozen=True):
+    """``status``; its ``infrastructureName`` is the name of the cluster with a suffix."""
+
+    api_server_internal_uri: str = field(name="apiServerInternalURI", default="")
+    platform_status: PlatformStatus | None = None
+
+
+class Infrastructure(Wire, frozen=True):
+    """``config.openshift.io/v1`` Infrastructure ``cluster``."""
+
+    metadata: Metadata = Metadata()
+    status: InfrastructureStatus = InfrastructureStatus()
 
 
 class ServiceCIDRSpec(Wire, frozen=True):

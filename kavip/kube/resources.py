@@ -6,8 +6,9 @@ missing right fails a test before it fails in a cluster.
 
 With ``group_namespaces``, kavip watches what groups own in these namespaces only (:attr:`Scope.GROUPS`). These kinds
 remain cluster-wide: what addresses depend on (Services, pools, groups, Nodes, Namespaces, EndpointSlices, ServiceCIDRs,
-OpenShift's Network), because VIPs must be unique in the cluster; Leases and Deployments of keepalived-operator, because
-it may run in any namespace; and Events, because an Event is in the namespace of its object.
+OpenShift's Network and Infrastructure), because VIPs must be unique in the cluster; Leases and Deployments of
+keepalived-operator, because it may run in any namespace; and Events, because an Event is in the namespace of its
+object.
 """
 
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from urllib.parse import quote
 
 from kavip import names
 from kavip.api.access import SubjectAccessReview, TokenReview
-from kavip.api.cluster import Namespace, Network, Node, Pod, Secret, ServiceCIDR
+from kavip.api.cluster import Infrastructure, Namespace, Network, Node, Pod, Secret, ServiceCIDR
 from kavip.api.event import Event
 from kavip.api.group import KeepalivedGroup
 from kavip.api.lease import Lease
@@ -195,6 +196,16 @@ POOLS: Final = Resource(
 NETWORKS: Final = Resource(
     "config.openshift.io/v1", "networks", names.NETWORK, Network, namespaced=False, uses=_WATCHED, optional=True
 )
+INFRASTRUCTURES: Final = Resource(
+    "config.openshift.io/v1",
+    "infrastructures",
+    names.INFRASTRUCTURE,
+    Infrastructure,
+    namespaced=False,
+    uses=_WATCHED,
+    optional=True,
+    tolerate_forbidden=True,
+)
 LEASES: Final = Resource(
     "coordination.k8s.io/v1",
     "leases",
@@ -309,8 +320,8 @@ VALIDATING_WEBHOOKS: Final = Resource(
 GRANTED: Final = ("endpoints", "pods", "services"), Use(Component.CONTROLLER, Scope.GROUPS, _READ)
 """Core resources in the Role that the controller writes for Prometheus: an account grants only rights that it has."""
 
-DECISION_KINDS: Final = (NETWORKS, SERVICE_CIDRS, NAMESPACES, NODES, POOLS, GROUPS, SERVICES)
-"""What decisions about addresses read besides EndpointSlices. Services are last: they depend on the others."""
+DECISION_KINDS: Final = (NETWORKS, INFRASTRUCTURES, SERVICE_CIDRS, NAMESPACES, NODES, POOLS, GROUPS, SERVICES)
+"""What decisions read besides EndpointSlices. Services are last: they depend on the others."""
 
 ALL: Final[tuple[Resource[HasMetadata], ...]] = (  # type: ignore[assignment]  # a tuple of every Resource[T]
     SERVICES,
@@ -325,6 +336,7 @@ ALL: Final[tuple[Resource[HasMetadata], ...]] = (  # type: ignore[assignment]  #
     GROUPS,
     POOLS,
     NETWORKS,
+    INFRASTRUCTURES,
     LEASES,
     OPERATOR_LEASES,
     OPERATOR_DEPLOYMENTS,

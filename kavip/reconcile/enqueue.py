@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from kavip import names
 from kavip.api import conditions
 from kavip.api.address import Address
-from kavip.api.cluster import Namespace, Node
+from kavip.api.cluster import Infrastructure, Namespace, Node
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
@@ -75,6 +75,8 @@ def of(snapshot: Snapshot, old: Object | None, new: Object | None, *, sent: Stat
                 yield from _services_of(snapshot, namespace.metadata.name)
         case EndpointSlice():
             yield from _of_slice(snapshot, old, new)
+        case Infrastructure():  # the VRIDs that OpenShift uses
+            yield from _groups(snapshot)
         case _:  # ServiceCIDR, OpenShift's Network: whether the platform assigns, and what no pool may assign
             yield from _all_addresses(snapshot)
     yield from _pools_of(snapshot, snapshot.ledger.drain_undone())

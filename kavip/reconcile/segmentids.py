@@ -37,7 +37,7 @@ def taken_ids(
 def count_free_ids(snapshot: Snapshot, group: KeepalivedGroup) -> int:
     """How many VRIDs *group* can still assign, by the status of all groups."""
     usable = routerids.ALL - routerids.blacklist_of(group.spec) - taken_ids(snapshot, group)
-    return len(usable - _held(snapshot, group))
+    return len(usable - snapshot.platform_router_ids(group) - _held(snapshot, group))
 
 
 def _held(snapshot: Snapshot, group: KeepalivedGroup) -> frozenset[int]:

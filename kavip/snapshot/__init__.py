@@ -2,6 +2,7 @@
 Everything that a decision may read: one value, filled by informers, by files or by a test.
 
 * :mod:`~kavip.snapshot.snapshot`: :class:`Snapshot`, the objects with their indexes and the ledger;
+* :mod:`~kavip.snapshot.objects`: their kinds;
 * :mod:`~kavip.snapshot.clusterranges`: the ranges that no pool may assign;
 * :mod:`~kavip.snapshot.endpoints`: on which nodes a Service answers;
 * :mod:`~kavip.snapshot.groupchoice`: which group serves a Service;
@@ -11,6 +12,6 @@ Everything that a decision may read: one value, filled by informers, by files or
 """
 
 from kavip.snapshot.groupchoice import is_candidate as is_candidate
-from kavip.snapshot.snapshot import KINDS as KINDS
-from kavip.snapshot.snapshot import Object as Object
+from kavip.snapshot.objects import KINDS as KINDS
+from kavip.snapshot.objects import Object as Object
 from kavip.snapshot.snapshot import Snapshot as Snapshot

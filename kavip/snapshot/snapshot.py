@@ -10,12 +10,11 @@ a view, not a copy: decisions are synchronous, so nothing changes while one runs
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from kavip import names
 from kavip.api.address import Address
-from kavip.api.cluster import Namespace, Network, Node, ServiceCIDR
+from kavip.api.cluster import Infrastructure, Namespace, Network, Node, ServiceCIDR
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import PoolInterface, VIPPool
 from kavip.api.service import Service
@@ -30,23 +29,9 @@ from kavip.snapshot.deletion import LeavingObjects
 from kavip.snapshot.endpoints import EndpointIndex
 from kavip.snapshot.groupchoice import choose_group, is_candidate, scope_of
 from kavip.snapshot.membership import Membership, ShareOf, reuse_equal_parts
+from kavip.snapshot.objects import KINDS, Object
 from kavip.snapshot.placement import GroupNodes, GroupNodesIndex
-
-Object = Service | KeepalivedGroup | VIPPool | Node | Namespace | Network | EndpointSlice | ServiceCIDR
-
-KINDS: Final[Mapping[type, str]] = MappingProxyType(
-    {
-        Service: names.SERVICE,
-        KeepalivedGroup: names.KEEPALIVED_GROUP,
-        VIPPool: names.VIP_POOL,
-        Node: names.NODE,
-        Namespace: names.NAMESPACE,
-        Network: names.NETWORK,
-        EndpointSlice: names.ENDPOINT_SLICE,
-        ServiceCIDR: names.SERVICE_CIDR,
-    }
-)
-
+from kavip.vrrp import openshift
 
 D = TypeVar("D")
 
@@ -68,6 +53,7 @@ class Snapshot:
         """With their own addresses only, without VIPs that they report (:mod:`kavip.ipam.nodeaddresses`)."""
         self.namespaces: dict[str, Namespace] = {}
         self.networks: dict[str, Network] = {}
+        self.infrastructures: dict[str, Infrastructure] = {}
         self.slices: dict[str, EndpointSlice] = {}
         self.service_ranges: dict[str, ServiceCIDR] = {}
         self.followed: set[str] = set()
@@ -91,6 +77,7 @@ class Snapshot:
             names.NODE: self.nodes,
             names.NAMESPACE: self.namespaces,
             names.NETWORK: self.networks,
+            names.INFRASTRUCTURE: self.infrastructures,
             names.ENDPOINT_SLICE: self.slices,
             names.SERVICE_CIDR: self.service_ranges,
         }
@@ -282,6 +269,10 @@ class Snapshot:
     def network(self) -> Network | None:
         """OpenShift's Network ``cluster``, or None on other clusters."""
         return self.networks.get("cluster")
+
+    def platform_router_ids(self, group: KeepalivedGroup) -> frozenset[int]:
+        """The VRIDs that OpenShift's own keepalived uses on the segment of *group*."""
+        return openshift.platform_ids(self.infrastructures.get("cluster"), group)
 
     @property
     def default_group(self) -> KeepalivedGroup | None:

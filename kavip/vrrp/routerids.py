@@ -29,6 +29,7 @@ def assign(
     blacklist: AbstractSet[int],
     taken: AbstractSet[int],
     avoid: AbstractSet[int] = frozenset(),
+    reserved: AbstractSet[int] = frozenset(),
     pinned: Mapping[str, int] = NO_IDS,
 ) -> Mapping[str, int]:
     """
@@ -36,14 +37,15 @@ def assign(
 
     *held* are the persisted VRIDs; keys that are no longer wanted free theirs. VRIDs of *blacklist* and *taken*, those
     of other groups of the segment, are never used: a key that holds one gets another. VRIDs to *avoid* still run
-    somewhere; new keys get them last. A key in *pinned* gets its VRID, although another key holds it, or none.
+    somewhere; new keys get them last, and those of *reserved* not at all. A key in *pinned* gets its VRID, although
+    another key holds it, or none.
     """
     usable = ALL - blacklist - taken
     kept = {key: number for key, number in pinned.items() if key in wanted and number in usable}
     for key in sorted(set(wanted) & held.keys() - pinned.keys()):
         if held[key] in usable and held[key] not in kept.values():
             kept[key] = held[key]
-    free = iter(sorted(usable - set(kept.values()), key=lambda number: (number in avoid, number)))
+    free = iter(sorted(usable - reserved - set(kept.values()), key=lambda number: (number in avoid, number)))
     others = (key for key in dict.fromkeys(wanted) if key not in kept and key not in pinned)
     kept |= zip(others, free, strict=False)
     return dict(sorted(kept.items()))

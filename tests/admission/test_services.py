@@ -151,6 +151,16 @@ def test_router_ids_are_counted_over_the_segment(shared: bool) -> None:
     assert again.allowed
 
 
+def test_router_ids_of_openshift_are_not_left() -> None:
+    """The VRIDs of the platform's own keepalived count, except one that an instance already has."""
+    blacklist = sorted(set(range(1, 256)) - {2, 9, 33})  # OpenShift has 2, 13 and 33 in a cluster of this name
+    one = group("lb/one", blacklist_router_ids=blacklist, router_ids={"shop/a": 2})
+    there = one, service("shop/a", group="lb/one"), build.infrastructure("prod"), pool(), SHOP
+    assert create(service("shop/b", group="lb/one"), *there).allowed
+    (refusal,) = create(service("shop/c", group="lb/one"), service("shop/b", group="lb/one"), *there).refusals
+    assert "255 - 252 blacklisted - 1 of OpenShift - 2 in use by this group" in refusal.message
+
+
 def test_spreadvips_needs_a_router_id_for_each_address() -> None:
     """Setting ``spreadvips`` is refused without enough IDs; the message has the needed number."""
     tight = group("lb/edge", blacklist_router_ids=list(range(2, 256)))

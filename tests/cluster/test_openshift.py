@@ -30,27 +30,37 @@ NOTES = {names.GROUP_ANNOTATION: f"{HOME}/{NAME}"}
 ROLE = "node-role.kubernetes.io/loadbalancer"
 VIP, INGRESS = "192.0.2.178", "192.0.2.195"
 KINDS = {"PodMonitor": "podmonitors", "ServiceMonitor": "servicemonitors"}
-NETWORK = crd("config.openshift.io", "Network", "networks", scope="Cluster")
+KINDS_OF_OPENSHIFT = [
+    crd("config.openshift.io", "Network", "networks", scope="Cluster"),
+    crd("config.openshift.io", "Infrastructure", "infrastructures", scope="Cluster"),
+]
+INFRASTRUCTURE = {
+    "apiServerInternalURI": "https://api-int.elm.example.com:6443",
+    "platformStatus": {"type": "BareMetal", "baremetal": {"apiServerInternalIPs": ["172.30.0.250"]}},
+}  # OpenShift's keepalived has the VRIDs 3, 14 and 98 in a cluster of this name
 
 
 @pytest.fixture
 def session(cluster: Callable[..., Cluster]) -> Iterator[Session]:
-    """Three nodes, two of them load balancers, kavip, and OpenShift's policy for external IPs; removed afterwards."""
+    """Three nodes, two of them load balancers, kavip, and OpenShift's own objects; removed afterwards."""
     found = Session(cluster(nodes=3, images=(image(),)))
     kubectl = found.cluster.kubectl
     found.cluster.helm(
         "upgrade", "--install", *release(found.cluster), "--create-namespace", "--set=image.pullPolicy=Never"
     )
     create_namespaces(found.cluster, HOME, "demo", ACCOUNT[0])
-    apply(found, NETWORK)
+    apply(found, *KINDS_OF_OPENSHIFT)
     found.cluster.plane.wait_established()
     external = {"autoAssignCIDRs": ["192.0.2.176/28"], "policy": {"allowedCIDRs": ["192.0.2.176/28"]}}
     apply(
         found,
         object_of("Network", "cluster", version="config.openshift.io/v1", spec={"externalIP": external}),
+        object_of("Infrastructure", "cluster", version="config.openshift.io/v1"),
         object_of("ServiceAccount", ACCOUNT[1], namespace=ACCOUNT[0]),
         a_pool("own", "192.0.2.184/29", "2001:db8:2::180/124", autoAssign=False),
     )
+    status = json.dumps({"status": INFRASTRUCTURE})
+    kubectl("patch", "infrastructure", "cluster", "--subresource=status", "--type=merge", f"--patch={status}")
     for node in ("n1", "n2"):
         kubectl("label", "node", node, f"{ROLE}=", "--overwrite")
     try:
@@ -62,7 +72,7 @@ def session(cluster: Callable[..., Cluster]) -> Iterator[Session]:
             ("services", "--all", "--namespace=demo"),
             ("namespaces", "demo", HOME, ACCOUNT[0], "--wait=false"),
             ("vippool", "own"),
-            ("crd", "networks.config.openshift.io", *plurals),
+            ("crd", *(each["metadata"]["name"] for each in KINDS_OF_OPENSHIFT), *plurals),
         )
         kubectl("label", "nodes", "--all", f"{ROLE}-")
 
@@ -106,6 +116,7 @@ def test_the_demo_of_the_predecessor_on_openshift(session: Session, tmp_path: Pa
     wait_for("kavip leaves it to the platform", lambda: left(session), timeout=PATIENCE)
     assigned(session, "demo", VIP)
     wait_for("the VIP answers", lambda: served(session, VIP), timeout=PATIENCE)
+    assert session.get("keepalivedgroup", NAME, "-n", HOME)["status"]["routerIDs"] == {"demo/demo": 4}
 
     owned = str(session.get("daemonset", NAME, "-n", HOME)["metadata"]["uid"])
     session.cluster.kubectl("delete", "daemonset", NAME, f"--namespace={HOME}")

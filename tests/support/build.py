@@ -9,6 +9,8 @@ from kavip import names
 from kavip.api.cluster import (
     ExternalIP,
     ExternalIPPolicy,
+    Infrastructure,
+    InfrastructureStatus,
     Namespace,
     Network,
     NetworkSpec,
@@ -16,6 +18,8 @@ from kavip.api.cluster import (
     NodeAddress,
     NodeSpec,
     NodeStatus,
+    PlatformStatus,
+    PlatformVIPs,
     ServiceCIDR,
     ServiceCIDRSpec,
     Taint,
@@ -146,3 +150,14 @@ def network(*assigns: str, **policy: list[str]) -> Network:
         policy=ExternalIPPolicy(**policy) if policy else None, auto_assign_cidrs=list(assigns) if assigns else None
     )
     return Network(metadata=metadata("cluster"), spec=NetworkSpec(external_ip=rules))
+
+
+def infrastructure(name: str) -> Infrastructure:
+    """OpenShift's Infrastructure of a cluster on bare metal with this *name*."""
+    return Infrastructure(
+        metadata=metadata("cluster"),
+        status=InfrastructureStatus(
+            api_server_internal_uri=f"https://api-int.{name}.example.com:6443",
+            platform_status=PlatformStatus(baremetal=PlatformVIPs(api_server_internal_ips=["192.0.2.5"])),
+        ),
+    )

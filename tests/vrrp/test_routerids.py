@@ -41,6 +41,14 @@ def test_blacklisted_and_taken_numbers_are_replaced() -> None:
     assert found == {"a/x": 1, "a/y": 2}
 
 
+def test_reserved_numbers_bind_new_keys_only() -> None:
+    """A reserved number is given to no new key, and stays where it is; a key may pin it."""
+    reserved = frozenset({1, 2, 3})
+    found = assign({"a/x": 2}, ["a/x", "a/y"], blacklist=NONE, taken=NONE, reserved=reserved)
+    assert found == {"a/x": 2, "a/y": 4}
+    assert assign({}, ["a/x"], blacklist=NONE, taken=NONE, reserved=reserved, pinned={"a/x": 3}) == {"a/x": 3}
+
+
 def test_a_number_held_twice_stays_with_the_first_key() -> None:
     """Of two keys with the same number, the first one keeps it."""
     assert assign({"a/y": 5, "a/x": 5}, ["a/y", "a/x"], blacklist=NONE, taken=NONE) == {"a/x": 5, "a/y": 1}

@@ -14,7 +14,7 @@ from typing import IO, Any, Final
 import msgspec
 
 from kavip import names
-from kavip.api.cluster import Namespace, Network, Node, ServiceCIDR
+from kavip.api.cluster import Infrastructure, Namespace, Network, Node, ServiceCIDR
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
@@ -33,6 +33,7 @@ _TYPES: Final[dict[tuple[str, str], tuple[type[Object], str]]] = {
     ("", names.NODE): (Node, "v1"),
     ("", names.NAMESPACE): (Namespace, "v1"),
     ("config.openshift.io", names.NETWORK): (Network, "config.openshift.io/v1"),
+    ("config.openshift.io", names.INFRASTRUCTURE): (Infrastructure, "config.openshift.io/v1"),
     ("discovery.k8s.io", names.ENDPOINT_SLICE): (EndpointSlice, "discovery.k8s.io/v1"),
     ("networking.k8s.io", names.SERVICE_CIDR): (ServiceCIDR, "networking.k8s.io/v1"),
 }

@@ -48,7 +48,11 @@ def ready(
         cause = _creation_failure(group, nodes, pods, failure) or _start_failure(pods)
         drained = "".join(f"; {note}" for note in _drained(group, desired))
         return ConditionState("False", Reason.PODS_NOT_READY, message + cause + drained)
-    if collision := _heard_collision(group, nodes, states) or _group_collision(snapshot, group, desired):
+    if collision := (
+        _heard_collision(group, nodes, states)
+        or _group_collision(snapshot, group, desired)
+        or _platform_collision(snapshot, group, desired)
+    ):
         return ConditionState("True", Reason.VRID_COLLISION, collision)
     notes = (
         *_conflicts(group, mastership),
@@ -222,3 +226,14 @@ def _group_collision(snapshot: Snapshot, group: KeepalivedGroup, desired: Desire
                 "the same spec.segment, or different ones if they are on different networks"
             )
     return ""
+
+
+def _platform_collision(snapshot: Snapshot, group: KeepalivedGroup, desired: Desired) -> str:
+    """A VRID that OpenShift's own keepalived uses too: the group had it before kavip knew; "" for none."""
+    if not (same := snapshot.platform_router_ids(group).intersection(desired.router_ids.assigned.values())):
+        return ""
+    numbers = ", ".join(map(str, sorted(same)))
+    return (
+        f"VRID {numbers} is used by OpenShift's own keepalived: add it to spec.blacklistRouterIDs, so that its VIPs "
+        "move to another VRID, or choose another spec.segment if the group is on another network"
+    )

@@ -63,6 +63,7 @@ def assign_router_ids(
         blacklist=routerids.blacklist_of(group.spec),
         taken=taken | coexistence.reserved(wanted),
         avoid=frozenset(each.identity.router_id for each in running.values()),
+        reserved=snapshot.platform_router_ids(group),
         pinned=pinned,
     )
     persisted = {key: number for key, number in assigned.items() if held.get(key) == number}
