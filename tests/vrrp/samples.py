@@ -13,7 +13,7 @@ from kavip.api.cluster import Node
 from kavip.api.group import GroupVirtualIP, Instances, KeepalivedGroup, PasswordAuth, SecretRef
 from kavip.api.service import Service
 from kavip.vrrp import config, keys, routerids
-from kavip.vrrp.instances import Model, model_of
+from kavip.vrrp.instances import Instance, Model, model_of
 from kavip.vrrp.members import Peer, member_of
 from kavip.vrrp.running import running_instances
 from tests.support import build
@@ -66,6 +66,16 @@ def model(
     running = running_instances(before.text if before else "")
     anchors = {name: each.identity.anchor.address for name, each in running.items()}
     return model_of(group, members, peers, ids, anchors=anchors)
+
+
+def named(found: Model) -> dict[str, Instance]:
+    """The instances of a model by name."""
+    return {instance.name: instance for instance in found.instances}
+
+
+def vips(instance: Instance) -> list[str]:
+    """The VIPs of an instance, its anchor first."""
+    return [str(vip.address) for vip in (instance.anchor, *instance.excluded)]
 
 
 def conf(group: KeepalivedGroup, services: Sequence[Service], peers: Sequence[Peer], **more: Any) -> str:
