@@ -175,7 +175,7 @@ def _vips_of(services: list[str]) -> str:
     return f"the VIPs of {listed(sorted(services), most=2)}"
 
 
-def _name(interface: str) -> str:
+def _name(interface: str | None) -> str:
     return quoted(interface) if interface else _GROUP
 
 

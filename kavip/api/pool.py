@@ -36,7 +36,7 @@ class PoolSpec(Wire, frozen=True):
     cooldown_seconds: int = 0
     conflict_detection: str = names.PROBE
     max_per_namespace: int | None = None
-    interface: str = ""
+    interface: str | None = None
     routing: PoolRouting | None = None
 
 

@@ -234,7 +234,7 @@ def parse_pool(wire: VIPPool, *, barred: tuple[Barred, ...] = ()) -> tuple[Pool 
         excluded=tuple(excluded),
         cooldown_seconds=min(spec.cooldown_seconds, LONGEST_COOLDOWN),
         detects_conflicts=spec.conflict_detection != names.OFF,
-        interface=spec.interface if is_interface(spec.interface) else "",
+        interface=spec.interface if spec.interface and is_interface(spec.interface) else "",
         routing=routing,
     )
     return pool, tuple(findings.found)
@@ -284,11 +284,11 @@ def _routing(
 ) -> Routing | None:
     """``spec.routing``, by ``spec.interface``; None if there is none, or no valid one."""
     routing, before = wire.spec.routing, len(findings.found)
-    if wire.spec.interface and not is_interface(wire.spec.interface):
+    if wire.spec.interface is not None and not is_interface(wire.spec.interface):
         findings.add("spec.interface", wire.spec.interface, INTERFACE_REMEDY)
     if routing is None:
         return None
-    if not wire.spec.interface:
+    if wire.spec.interface is None:
         findings.add("spec.interface", "", "routing needs the interface by which the gateway is reached; set it")
     if not is_table(routing.table):
         remedy = (

@@ -276,7 +276,7 @@ def _pool_row(pool: VIPPool) -> PoolRow:
     ipv4, ipv6 = _counts(pool.status.ipv4), _counts(pool.status.ipv6)
     state, routing = found.reason if found else Reason.PENDING.value, pool.spec.routing or PoolRouting()
     gateways = tuple(filter(None, (routing.gateway, routing.gateway_ipv6)))
-    return PoolRow(pool.name, pool.spec.priority, ipv4, ipv6, state, pool.spec.interface, gateways, routing.table)
+    return PoolRow(pool.name, pool.spec.priority, ipv4, ipv6, state, pool.spec.interface or "", gateways, routing.table)
 
 
 def _counts(usage: Usage | None) -> Mapping[str, int] | None:
