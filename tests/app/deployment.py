@@ -94,11 +94,19 @@ class Writer:
     written: int = 0
     failures: list[str] = field(default_factory=list)
     _over: threading.Event = field(default_factory=threading.Event)
+    _may_write: threading.Event = field(default_factory=threading.Event)
+    _under_way: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        """Permit writes."""
+        self._may_write.set()
 
     def run(self) -> None:
         """Write until :meth:`stop`."""
         while not self._over.is_set():
-            done = self.write()
+            self._may_write.wait()
+            with self._under_way:
+                done = self.write()
             self.written += 1
             if done.returncode:
                 self.failures.append(f"{time.monotonic():.2f} {done.stderr}")
@@ -109,6 +117,16 @@ class Writer:
         metadata = {"name": "written", "namespace": "default", "annotations": marked}
         service = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": [{"port": 80}]}}
         return self.plane.kubectl("apply", "--filename=-", input=json.dumps(service), check=False)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let no write be under way during the block: a review ends with an error if its replica is killed."""
+        self._may_write.clear()
+        try:
+            with self._under_way:
+                yield
+        finally:
+            self._may_write.set()
 
     def stop(self) -> None:
         """Stop after the current write."""

@@ -69,7 +69,8 @@ def test_self(split: Deployment) -> None:
         second = split.bundle()
         third = start(split, WEBHOOK)
         ready(third)
-        split.kill(one)
+        with writer.paused():
+            split.kill(one)
         until("enough is written", lambda: writer.written > ENOUGH)
     assert writer.failures == []
     assert split.bundle() == second
