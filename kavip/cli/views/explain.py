@@ -21,6 +21,7 @@ from kavip.api.refusal import listed
 from kavip.api.service import Service
 from kavip.cli.views import simulate
 from kavip.cli.views.listing import Listing
+from kavip.cli.views.noderanks import NodeRank, ranks_of
 from kavip.cli.views.places import AddressPlace, places_of
 from kavip.cli.views.scope import check_service
 from kavip.ipam.explain import Explanation, explain
@@ -50,9 +51,9 @@ class ServiceReport:
 
     *unmanaged*: why kavip does not manage it, "" if it does. *condition*: ``AddressAssigned`` as it is; *decided*:
     as kavip would write it now, None for no condition. *is_decided*: False if that is unknown. *explanation*: None
-    if no pool is involved. *places*: those of its VIPs that are not on the interface of the group. *origin*: why
-    *group* serves it. *waits*: the pools for which it waits. *refused*: the refusals of admission. *notes*: what else
-    the user must know, such as what could not be read.
+    if no pool is involved. *places*: those of its VIPs that are not on the interface of the group. *ranks*: in which
+    order the nodes hold its VIPs. *origin*: why *group* serves it. *waits*: the pools for which it waits. *refused*:
+    the refusals of admission. *notes*: what else the user must know, such as what could not be read.
     """
 
     service: Service
@@ -63,6 +64,7 @@ class ServiceReport:
     decided: Condition | None = None
     explanation: Explanation | None = None
     places: tuple[AddressPlace, ...] = ()
+    ranks: tuple[NodeRank, ...] = ()
     waits: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     advice: tuple[Advice, ...] = ()
@@ -186,6 +188,7 @@ def report(snapshot: Snapshot, key: str, now: datetime, options: ReconcileOption
         decided=decided,
         explanation=explanation,
         places=places,
+        ranks=ranks_of(service, served_by, snapshot) if (served_by := snapshot.any_group(group or "")) else (),
         waits=planned.waits or (),
         notes=(*_notes(snapshot, service, group), *(_place_notes(snapshot, group) if places else ())),
     )

@@ -11,6 +11,7 @@ from kavip.api import conditions
 from kavip.api.meta import Condition
 from kavip.api.text import printable
 from kavip.cli.views.explain import Advice, ServiceReport
+from kavip.cli.views.noderanks import NodeRank, sentence
 from kavip.cli.views.places import AddressPlace
 from kavip.ipam.explain import ExplainedAddress, ExplainedPool, Explanation, PoolRole, RuleResult
 from kavip.ipam.ledger.usage import FamilyUsage
@@ -104,6 +105,8 @@ def _facts(report: ServiceReport) -> Iterator[str]:
             yield from _fact("address", _had(had))
     for place in report.places:
         yield from _fact("interface", _place(place))
+    if report.ranks:
+        yield from _fact("nodes", sentence(report.ranks))
 
 
 def _fact(label: str, value: str) -> list[str]:
@@ -206,6 +209,7 @@ def data(report: ServiceReport) -> dict[str, Any]:
         "advertised": _condition(_advertised(report)),
         "addresses": [_address(had) for had in found.addresses] if found else [],
         "interfaces": [_interface(place) for place in report.places],
+        "nodes": [_rank(each) for each in report.ranks],
         "asks": _request(found.request) if found else None,
         "findings": [{"field": each.field, "message": each.message} for each in found.findings] if found else [],
         "asked": found.is_asked if found else False,
@@ -232,6 +236,15 @@ def _address(had: ExplainedAddress) -> dict[str, Any]:
 
 def _interface(place: AddressPlace) -> dict[str, Any]:
     return {**place._asdict(), "address": str(place.address)}
+
+
+def _rank(rank: NodeRank) -> dict[str, Any]:
+    return {
+        "names": list(rank.nodes),
+        "drainedBy": rank.drained_by,
+        "preferred": rank.is_preferred,
+        "weight": rank.weight,
+    }
 
 
 def _request(request: Request) -> dict[str, Any]:
