@@ -80,7 +80,7 @@ class Informer(Generic[T]):
         self.current_error = ""
         """The type of the error that interrupts the watch; "" while it works."""
         self.error_count = 0
-        """How many lists and watches have failed, and how many objects were malformed."""
+        """How many lists and watches have failed, except of an absent optional kind, and objects were malformed."""
         self._about = {"kind": resource.kind} | ({"namespace": namespace} if namespace else {})  # in log lines
         self._client, self._timing = client, timing or InformerTiming()
         self._selection = {"namespace": namespace, "labels": labels, "fields": fields}
@@ -271,10 +271,12 @@ class Informer(Generic[T]):
             self.is_available = False
             self._replace([], [])
             self._mark_listed()
-        if isinstance(error, Gone) and not self._failures:  # normal after a long interruption
+        elif isinstance(error, Gone) and not self._failures:  # normal after a long interruption
             log.info("watch expired; listing again", **self._about)
             self._failures = 1
             return
+        else:
+            self.error_count += 1
         self._report(error)
         delay = backoff(self._failures, base=self._timing.base, cap=self._timing.cap)
         self._failures += 1
@@ -283,7 +285,6 @@ class Informer(Generic[T]):
                 await self._list_wanted.wait()
 
     def _report(self, error: ApiError) -> None:
-        self.error_count += 1
         name = type(error).__name__
         if name == self.current_error:
             return

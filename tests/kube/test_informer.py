@@ -167,7 +167,7 @@ async def test_an_object_nested_too_deeply_affects_no_other(api: Api, logged: Lo
 
 
 async def test_a_kind_that_is_not_installed_is_retried(api: Api, logged: Log) -> None:
-    """Not synced until it exists; one log line."""
+    """Not synced until it exists; one log line, and each attempt is an error."""
     fake, client = api
 
     async def absent(request: web.Request) -> web.StreamResponse | None:
@@ -178,6 +178,7 @@ async def test_a_kind_that_is_not_installed_is_retried(api: Api, logged: Log) ->
     async with running(informer.run()):
         await until(lambda: len(fake.lists) > 4)
         assert not informer.synced.is_set()
+        assert informer.error_count >= 4
         await fake.put("a/one")
         fake.fault = None
         await asyncio.wait_for(informer.synced.wait(), 30)
@@ -189,7 +190,7 @@ async def test_a_kind_that_is_not_installed_is_retried(api: Api, logged: Log) ->
 async def test_an_optional_kind_is_synced_and_empty_while_it_is_absent(
     api: Api, resource: Resource[ConfigMap], code: int, reason: str
 ) -> None:
-    """Not installed or forbidden; its objects come and go with its availability."""
+    """Not installed or forbidden, which is no error; its objects come and go with its availability."""
     fake, client = api
 
     async def absent(request: web.Request) -> web.StreamResponse | None:
@@ -200,7 +201,8 @@ async def test_an_optional_kind_is_synced_and_empty_while_it_is_absent(
     notified = recorder(informer)
     async with running(informer.run()):
         await asyncio.wait_for(informer.synced.wait(), 30)
-        assert (len(informer.store), informer.is_available) == (0, False)
+        await until(lambda: len(fake.lists) > 4)
+        assert (len(informer.store), informer.is_available, informer.error_count) == (0, False, 0)
         await fake.put("a/one")
         fake.fault = None
         await until(lambda: "a/one" in informer.store)
