@@ -47,7 +47,9 @@ RECONCILES: Final = _counter(
 RECONCILE_SECONDS: Final = _histogram("reconcile_seconds", "Duration of a reconcile, including writes.", "kind")
 QUEUE_DEPTH: Final = _gauge("workqueue_depth", "Keys in the work queue.")
 API_REQUESTS: Final = _counter("api_requests_total", "Requests to the API server.", "verb", "code")
-WATCH_ERRORS: Final = _counter("watch_errors_total", "Failed lists and watches, and malformed objects.", "kind")
+WATCH_ERRORS: Final = _counter(
+    "watch_errors_total", "Failed lists and watches of kinds that are installed, and malformed objects.", "kind"
+)
 INFORMER_SYNCED: Final = _gauge("informer_synced", "Whether the cache of a kind is synced.", "kind")
 EVENTS_DROPPED: Final = _counter(
     "events_dropped_total", "Kubernetes Events that were not sent: the queue was full, or the API server refused them."
@@ -86,6 +88,11 @@ DUPLICATE_ADDRESSES: Final = _gauge(
     "group_duplicate_addresses",
     "VIPs of a group that another machine on the LAN claims, according to the agents. Only on the leader.",
     "group",
+)
+GROUP_CONDITIONS: Final = _gauge(
+    "group_conditions",
+    "Status and reason of the conditions Accepted, Programmed and Ready of a group; always 1. Only on the leader.",
+    *("group", "type", "status", "reason"),
 )
 AGENTS: Final = _gauge(
     "agents",

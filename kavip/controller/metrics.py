@@ -1,11 +1,12 @@
 """
-The metrics that are computed at each scrape: pools, waiting Services, and what the agents report.
+The metrics that are computed at each scrape: pools, waiting Services, groups, and what the agents report.
 
 A label set is exported as long as its object exists: a pool that is gone leaves no line behind.
 """
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import Final
 
 from prometheus_client import Gauge
 
@@ -17,6 +18,8 @@ from kavip.reconcile.observed.strangers import hardware_of, strangers_of
 from kavip.snapshot import Snapshot
 
 Labels = tuple[str, ...]
+
+_OF_GROUPS: Final = (ConditionType.ACCEPTED, ConditionType.PROGRAMMED, ConditionType.READY)
 
 
 class PoolMetrics:
@@ -48,10 +51,11 @@ class PoolMetrics:
 
 
 class GroupMetrics:
-    """What the agents of each group report, and the condition ``Advertised`` of its Services."""
+    """The conditions of each group, what its agents report, and the condition ``Advertised`` of its Services."""
 
     def __init__(self) -> None:
         """Start without label sets."""
+        self._conditions: frozenset[Labels] = frozenset()
         self._advertised: frozenset[Labels] = frozenset()
         self._collisions: frozenset[Labels] = frozenset()
         self._duplicates: frozenset[Labels] = frozenset()
@@ -59,12 +63,15 @@ class GroupMetrics:
 
     def update(self, snapshot: Snapshot, agents: AgentStates) -> None:
         """Set all of them; an empty *snapshot* removes all."""
+        stated: dict[Labels, int] = {}
         advertised: dict[Labels, int] = {}
         collisions: dict[Labels, int] = {}
         duplicates: dict[Labels, int] = {}
         nodes = frozenset(hardware_of(agents, agents.states))
         answering: dict[Labels, int] = {}
-        for key in snapshot.groups:
+        for key, group in snapshot.groups.items():
+            own = (each for each in group.status.conditions or () if each.type in _OF_GROUPS)
+            stated |= {(key, each.type, each.status, each.reason): 1 for each in own}
             advertised |= {(key, reason.value): 0 for reason in ADVERTISED_REASONS}
             for service in snapshot.members(key):
                 stored = conditions.find(service.status.conditions, ConditionType.ADVERTISED)
@@ -75,6 +82,7 @@ class GroupMetrics:
             duplicates[key,] = len(strangers_of(states, nodes=nodes))
             silent = sum(node in contacts and contacts[node].is_silent for node in states)
             answering |= {(key, "answering"): len(states) - silent, (key, "silent"): silent}
+        self._conditions = _export(telemetry.GROUP_CONDITIONS, stated, self._conditions)
         self._advertised = _export(telemetry.SERVICES_ADVERTISED, advertised, self._advertised)
         self._collisions = _export(telemetry.VRID_COLLISIONS, collisions, self._collisions)
         self._duplicates = _export(telemetry.DUPLICATE_ADDRESSES, duplicates, self._duplicates)

@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import msgspec
 from prometheus_client import Metric
 from prometheus_client.samples import Sample
 
 from kavip import names, telemetry
 from kavip.api.address import parse_address
+from kavip.api.meta import Condition
 from kavip.api.service import Service
 from kavip.controller.metrics import GroupMetrics, PoolMetrics
 from kavip.ipam.ledger.ledger import Ledger
@@ -135,6 +137,26 @@ def test_masters_collisions_and_silent_agents_are_measured_per_group() -> None:
     }
     shown_now.update(Snapshot(), AgentStates())
     assert not shown("kavip_agents") and not shown("kavip_services_advertised")
+
+
+def test_each_condition_of_a_group_is_one_series() -> None:
+    """The series has the present status and reason; other conditions, and a deleted group, have none."""
+    group = build.group()
+
+    def shown_with(*found: tuple[str, str, str]) -> dict[tuple[str, ...], float]:
+        own = [Condition(type=kind, status=status, reason=reason) for kind, status, reason in found]
+        status = msgspec.structs.replace(group.status, conditions=own)
+        metrics.update(Snapshot.from_objects([msgspec.structs.replace(group, status=status)]), AgentStates())
+        return shown("kavip_group_conditions")
+
+    metrics = GroupMetrics()
+    before = shown_with(("Programmed", "False", "Pending"), ("Accepted", "True", "Accepted"), ("Other", "True", "Odd"))
+    assert before == {(GROUP, "Pending", "False", "Programmed"): 1, (GROUP, "Accepted", "True", "Accepted"): 1}
+    assert shown_with(("Programmed", "False", "RefusedByAgent")) == {
+        (GROUP, "RefusedByAgent", "False", "Programmed"): 1
+    }
+    metrics.update(Snapshot(), AgentStates())
+    assert not shown("kavip_group_conditions")
 
 
 def test_services_are_counted_by_each_reason_of_advertised() -> None:
