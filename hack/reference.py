@@ -1,4 +1,4 @@
-"""Generates parts of docs and of the chart from the code (``make reference``); a test compares them."""
+"""Generates parts of docs, chart and config from the code (``make reference``); a test compares them."""
 
 import dataclasses
 import textwrap
@@ -9,7 +9,7 @@ from typing import Final
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from hack import chartpage, commandoutput, commandpage, refusalpage, refusals, valuesschema
+from hack import alertrules, chartpage, commandoutput, commandpage, refusalpage, refusals, valuesschema
 from kavip import names, telemetry
 from kavip.agent.main import PREFIX, AgentSettings
 from kavip.agent.report.dump import Data, Entry
@@ -74,6 +74,9 @@ def pages() -> dict[Path, str]:
         FOLDER / "metrics.md": filled(metrics()),
         FOLDER / "refusals.md": filled(refusalpage.page(refusals.cases())),
         POOLS: commandoutput.page(POOLS.read_text()),
+        alertrules.PAGE: alertrules.page(alertrules.PAGE.read_text()),
+        alertrules.RULES: alertrules.rules(),
+        alertrules.PROMETHEUS_RULE: alertrules.prometheus_rule(),
         valuesschema.SCHEMA: valuesschema.page(valuesschema.SCHEMA.read_text()),
     }
 

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from hack import reference
+from hack.alerts import ALERTS
 from kavip import names
 from kavip.api.agent import ProblemCode
 from kavip.controller.prober import SILENCE
@@ -60,13 +61,12 @@ def test_every_condition_and_reason_is_explained() -> None:
 
 
 def test_the_reasons_of_advertised_are_complete() -> None:
-    """Their table and the first alert have each reason; the alert fires for those with which a VIP does not answer."""
+    """Their table has each reason; those with which a VIP does not answer each have an alert."""
     page = (DOCS / "reference" / "conditions.md").read_text()
     section = page.split("## Services: kavip.io/Advertised")[1].split("\n## ")[0]
     assert tuple(re.findall(r"^\| \w+ \| `(\w+)` \|", section, re.MULTILINE)) == names.ADVERTISED_REASONS
-    page = (DOCS / "howto" / "status.md").read_text()
-    (healthy,) = re.findall(r'kavip_services_advertised\{reason!~"([^"]+)"\}', page)
-    assert healthy == "|".join(each for each in names.ADVERTISED_REASONS if f"| True | `{each}` |" in section)
+    alerting = [each for each in names.ADVERTISED_REASONS if any(f'reason="{each}"' in alert.expr for alert in ALERTS)]
+    assert alerting == [each for each in names.ADVERTISED_REASONS if f"| True | `{each}` |" not in section]
 
 
 def test_durations_of_advertised_are_those_of_the_code() -> None:
@@ -89,7 +89,17 @@ def test_alerts_read_metrics_that_exist() -> None:
         for block in re.findall(r"```promql\n(.*?)```", page.read_text(), re.DOTALL):
             named = re.findall(r"\bk(?:avip|eepalived)_\w+", block)
             assert named, f"{page.name}: {block}"
-            assert [each for each in named if f"`{each}`" not in known] == [], page.name
+            assert [each for each in named if f"`{each.removesuffix('_bucket')}`" not in known] == [], page.name
+
+
+def test_each_alert_has_a_runbook() -> None:
+    """The page has a section for each alert, in their order: the meaning, commands that look, and what to do."""
+    page = (DOCS / "howto" / "runbooks.md").read_text()
+    _, *parts = re.split(r"^### (\w+)\n", page, flags=re.MULTILINE)
+    assert parts[::2] == [alert.name for alert in ALERTS]
+    for name, section in zip(parts[::2], parts[1::2], strict=True):
+        pattern = r"```promql\n.*\n```\n\n\*\*Meaning\.\*\*.*\*\*Look at\*\*.*:\n\n```sh\n.*```\n\n\*\*Do\b"
+        assert re.search(pattern, section, re.DOTALL), name
 
 
 def test_every_code_of_an_agent_is_explained() -> None:

@@ -92,9 +92,9 @@ class TestMetrics:
         assert not [pod for pod in pods(rendered(helm, topology, *SECURE)) if "volumes" in pod["spec"]]
 
     def test_the_monitor_is_what_config_says(self, helm: Helm, programs: Programs) -> None:
-        """ServiceMonitor and Service of the chart equal config/prometheus/secure."""
+        """ServiceMonitor, Service and PrometheusRule of the chart equal config/prometheus/secure."""
         text = run([programs["kubectl"], "kustomize", str(manifests.CONFIG / "prometheus" / "secure")]).stdout
-        objects = rendered(helm, *SECURE)
+        objects = rendered(helm, *SECURE, "prometheusRule.enabled=true")
         for expected in manifests.parsed(text):
             found = manifests.only(objects, expected["kind"], expected["metadata"]["name"])
             assert comparable(found) == comparable(expected)

@@ -88,6 +88,7 @@ def test_a_namespace_that_permits_no_host_network_is_named(helm: Helm, server: C
         ("certs.mode=cert-manager", "cert-manager.io/v1/Issuer"),
         ("podMonitor.enabled=true", "monitoring.coreos.com/v1/PodMonitor"),
         ("serviceMonitor.enabled=true", "monitoring.coreos.com/v1/ServiceMonitor"),
+        ("prometheusRule.enabled=true", "monitoring.coreos.com/v1/PrometheusRule"),
     ],
 )
 def test_kinds_that_are_not_served_are_named(helm: Helm, server: ControlPlane, setting: str, kind: str) -> None:

@@ -66,15 +66,17 @@ def test_the_kind_decides(helm: Helm, server: ControlPlane) -> None:
     """If the kind exists, helm creates the constraints, and the notes name the account; the same for monitors."""
     serve_kinds(server)
     server.kubectl("create", "namespace", "lb")
-    wanted = ["openshift.serviceAccounts={lb/default}", "podMonitor.enabled=true", "serviceMonitor.enabled=true"]
+    monitoring = [f"{each}.enabled=true" for each in ("podMonitor", "serviceMonitor", "prometheusRule")]
+    wanted = ["openshift.serviceAccounts={lb/default}", *monitoring]
     done = helm("install", *RELEASE, *(f"--set={each}" for each in wanted), kubeconfig=server.kubeconfig)
     assert "create rolebinding kavip-node" in done.stdout
-    kinds = f"{KIND},podmonitors,servicemonitors,rolebindings"
+    kinds = f"{KIND},podmonitors,servicemonitors,prometheusrules,rolebindings"
     made = server.kubectl(
         "get", kinds, "--all-namespaces", "--selector=app.kubernetes.io/instance=kavip", "--output=name"
     )
     assert sorted(made.stdout.split()) == [
         "podmonitor.monitoring.coreos.com/kavip",
+        "prometheusrule.monitoring.coreos.com/kavip",
         "rolebinding.rbac.authorization.k8s.io/kavip-controller",
         "rolebinding.rbac.authorization.k8s.io/kavip-node-default",
         "rolebinding.rbac.authorization.k8s.io/kavip-webhook",

@@ -45,13 +45,30 @@ class TestRendering:
         for name, subject in found.items():
             assert subject == expected[name], name
 
-    def test_the_monitor_is_what_config_says(self, helm: Helm, programs: Programs) -> None:
-        """The PodMonitor of the chart equals config/prometheus."""
-        (expected,) = manifests.parsed(
-            run([programs["kubectl"], "kustomize", str(manifests.CONFIG / "prometheus")]).stdout
+    def test_monitor_and_alerts_are_what_config_says(self, helm: Helm, programs: Programs) -> None:
+        """The PodMonitor and the PrometheusRule of the chart equal config/prometheus."""
+        text = run([programs["kubectl"], "kustomize", str(manifests.CONFIG / "prometheus")]).stdout
+        objects = rendered(helm, "podMonitor.enabled=true", "prometheusRule.enabled=true")
+        for expected in manifests.parsed(text):
+            found = manifests.only(objects, expected["kind"])
+            assert comparable(found) == comparable(expected)
+
+    def test_alerts_lead_to_a_published_runbook(self, helm: Helm) -> None:
+        """With its address each alert has a URL in place of the path in this repository; nothing else changes."""
+        url = "https://docs.example/kavip/runbooks?version=1"
+        settings = ("prometheusRule.enabled=true", 'prometheusRule.labels={"release":"prometheus"}')
+        plain, linked = (
+            manifests.only(rendered(helm, *each), "PrometheusRule")
+            for each in (settings, (*settings, f'prometheusRule.runbookURL="{url}"'))
         )
-        found = manifests.only(rendered(helm, "podMonitor.enabled=true"), "PodMonitor")
-        assert comparable(found) == comparable(expected)
+        assert linked["metadata"]["labels"]["release"] == "prometheus"
+        alerts = [alert for group in plain["spec"]["groups"] for alert in group["rules"]]
+        for alert in alerts:
+            path, _, anchor = alert["annotations"].pop("runbook").partition("#")
+            assert (manifests.ROOT / path).exists()
+            alert["annotations"]["runbook_url"] = f"{url}#{anchor}"
+        assert len(alerts) > 20
+        assert linked == plain
 
     def test_definitions_are_kept(self, helm: Helm) -> None:
         """The chart's CRDs equal config/crd, and uninstalling keeps them."""
