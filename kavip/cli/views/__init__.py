@@ -10,6 +10,7 @@ Decisions about the objects of files or a cluster, and their output as text, JSO
 * :mod:`~kavip.cli.views.static`: a group without an API server, as static pods or systemd units;
 * :mod:`~kavip.cli.views.explain`: why a Service has its addresses or none; :mod:`~kavip.cli.views.explainoutput`: the
   output of explain; :mod:`~kavip.cli.views.places`: the interfaces of addresses;
+  :mod:`~kavip.cli.views.noderanks`: the order of the nodes;
 * :mod:`~kavip.cli.views.status`: the state of every VIP; :mod:`~kavip.cli.views.statusoutput`: the output of status;
   :mod:`~kavip.cli.views.drain`: how far a node is drained;
 * :mod:`~kavip.cli.views.conversion`: which Services with external IPs can be converted;
