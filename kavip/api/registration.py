@@ -3,10 +3,18 @@
 from kavip.api.meta import ManagedMetadata, Wire
 
 
+class ServiceReference(Wire, frozen=True):
+    """``webhooks[].clientConfig.service``."""
+
+    namespace: str = ""
+    name: str = ""
+
+
 class ClientConfig(Wire, frozen=True):
-    """``webhooks[].clientConfig``; *ca_bundle* is base64 text."""
+    """``webhooks[].clientConfig``; *ca_bundle* is base64 text. Without a *service* the webhook is a URL."""
 
     ca_bundle: str = ""
+    service: ServiceReference | None = None
 
 
 class Webhook(Wire, frozen=True):
@@ -14,6 +22,7 @@ class Webhook(Wire, frozen=True):
 
     name: str = ""
     client_config: ClientConfig = ClientConfig()
+    failure_policy: str = ""
 
 
 class WebhookConfiguration(Wire, frozen=True):

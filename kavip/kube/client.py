@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, Self
 
 from kavip import names
 from kavip.errors import BadInput, Gone
-from kavip.kube import codec
+from kavip.kube import codec, resources
 from kavip.kube.auth import Credentials
 from kavip.kube.codec import Malformed, WatchEvent
 from kavip.kube.resources import Resource, T, split
@@ -148,6 +148,21 @@ class Client:
             aclosing(_events(resource, lines)) as events,
         ):
             yield events
+
+    async def version(self) -> str:
+        """The version of the API server, such as ``v1.35.0``."""
+        return codec.decode_version(await self._transport.send("GET", "/version"))
+
+    async def read_from_pod(self, key: str, path: str, *, port: int, most: int, timeout: float = TIMEOUT) -> bytes:
+        """What the pod *key* answers at *path*, through the API server; at most *most* bytes."""
+        proxy = resources.PODS.object_path(f"{key}:{port}", f"proxy{path}")
+        return await self._transport.read(proxy, most=most, timeout=timeout)
+
+    async def create_dry_run(self, resource: Resource[T], key: str, body: Body) -> None:
+        """Let the API server review the creation of an object, which it does not store."""
+        namespace, _ = split(resource, key)
+        typed = codec.encode(_named(resource, key, body))
+        await self._transport.send("POST", resource.path(namespace), query={"dryRun": "All"}, body=typed)
 
     # --- writing --------------------------------------------------------------------------------------------------
     async def create(

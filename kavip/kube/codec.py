@@ -114,6 +114,10 @@ class _Status(Wire, frozen=True):
     details: _Details | None = None
 
 
+class _Version(Wire, frozen=True):
+    git_version: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
     """One page of a list: decoded and malformed objects, and the token of the *next_page*, or ""."""
@@ -185,6 +189,14 @@ def error_of(code: int, body: bytes, *, phrase: str = "", retry_after: str = "")
         kind = AlreadyExists
     wait = float(retry_after) if retry_after.isdecimal() else (status.details or _Details()).retry_after_seconds
     return kind(code, status.reason or phrase or "Unknown", _clipped(status.message) or phrase, retry_after=wait)
+
+
+def decode_version(raw: bytes) -> str:
+    """The ``gitVersion`` of an API server; "" if it does not say it."""
+    try:
+        return _decoder(_Version).decode(raw).git_version
+    except _DECODE_ERRORS as error:
+        raise _not_kubernetes("the version", _one_line(error)) from error
 
 
 def encode(body: Any) -> bytes:

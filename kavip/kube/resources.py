@@ -21,6 +21,7 @@ from kavip.api.access import SubjectAccessReview, TokenReview
 from kavip.api.cluster import Infrastructure, Namespace, Network, Node, Pod, Secret, ServiceCIDR
 from kavip.api.event import Event
 from kavip.api.group import KeepalivedGroup
+from kavip.api.installation import Definition, Heartbeat, PublishedConfig, Workload
 from kavip.api.lease import Lease
 from kavip.api.meta import Metadata
 from kavip.api.pool import VIPPool
@@ -316,6 +317,14 @@ VALIDATING_WEBHOOKS: Final = Resource(
     namespaced=False,
     uses=_CONFIGURATION_USES,
 )
+DEFINITIONS: Final = Resource(
+    "apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition", Definition, namespaced=False
+)
+DEPLOYMENTS: Final = Resource("apps/v1", "deployments", names.DEPLOYMENT, Workload)
+EVERY_DAEMONSET: Final = Resource("apps/v1", "daemonsets", names.DAEMON_SET, Workload)
+HEARTBEATS: Final = Resource("coordination.k8s.io/v1", "leases", names.LEASE, Heartbeat)
+PUBLISHED_CONFIGS: Final = Resource("v1", "configmaps", names.CONFIG_MAP, PublishedConfig)
+"""These five only ``kavip doctor`` reads, with the rights of its user."""
 
 GRANTED: Final = ("endpoints", "pods", "services"), Use(Component.CONTROLLER, Scope.GROUPS, _READ)
 """Core resources in the Role that the controller writes for Prometheus: an account grants only rights that it has."""

@@ -125,6 +125,23 @@ class Transport:
         self._check_status(method, answer, payload)
         return payload
 
+    async def read(self, path: str, *, most: int, timeout: float = TIMEOUT) -> bytes:
+        """GET *path* from an untrusted server behind the API server; raises also if the body is longer than *most*."""
+        headers = await self._headers("")
+        with self._map_errors("GET"):
+            async with self._session.get(
+                self._url(path, None), headers=headers, timeout=_limit(timeout), **self._fixed
+            ) as answer:
+                payload = b""
+                while len(payload) <= most and (chunk := await answer.content.readany()):
+                    payload += chunk
+                if len(payload) > most:
+                    _abort(answer)
+        if len(payload) > most:
+            raise Unavailable(answer.status, "TooLarge", f"the answer has more than {most:,} bytes")
+        self._check_status("GET", answer, payload)
+        return payload
+
     @asynccontextmanager
     async def stream_lines(
         self, path: str, query: Mapping[str, str], *, silence: float

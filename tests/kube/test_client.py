@@ -250,3 +250,57 @@ async def test_a_context_of_several_files_is_chosen_by_name(tmp_path: Path) -> N
         assert (credentials.server, credentials.namespace) == (f"http://127.0.0.1:{port}", f"of-{name}")
     with pytest.raises(errors.SettingsError, match="three"):
         await auth.Credentials(paths, context="three").load()
+
+
+async def test_the_version_of_the_api_server(api: Api) -> None:
+    """It is the gitVersion; another program in its place is no API server."""
+    fake, client = api
+    bodies = [b'{"major": "1", "gitVersion": "v1.35.0"}', b"<html>"]
+
+    async def answer(request: web.Request) -> web.Response:
+        assert request.path == "/version"
+        return web.Response(body=bodies.pop(0))
+
+    fake.fault = answer
+    assert await client.version() == "v1.35.0"
+    with pytest.raises(errors.Unavailable, match="not a response of an API server"):
+        await client.version()
+
+
+async def test_what_a_pod_answers_is_bounded(api: Api) -> None:
+    """A body of exactly the limit is returned; a longer one is not read to its end."""
+    fake, client = api
+    sent = 0
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        nonlocal sent
+        endless = web.StreamResponse()
+        await endless.prepare(request)
+        while request.path.startswith("/api/v1/namespaces/a/pods/endless:7/proxy/"):
+            await endless.write(b"x" * 65536)
+            sent += 65536
+        await endless.write(b"x" * 1000)
+        return endless
+
+    fake.fault = answer
+    assert await client.read_from_pod("a/short", "/state", port=7, most=1000) == b"x" * 1000
+    with pytest.raises(errors.Unavailable, match="more than 1,000 bytes"):
+        await client.read_from_pod("a/endless", "/state", port=7, most=1000)
+    with pytest.raises(errors.Unavailable, match="more than 999 bytes"):
+        await client.read_from_pod("a/short", "/state", port=7, most=999)
+    assert sent < 2**26
+
+
+async def test_a_dry_run_stores_nothing(api: Api) -> None:
+    """The API server is asked to review the object only."""
+    fake, client = api
+    asked = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append((request.method, request.path, dict(request.query), await request.json()))
+        return web.json_response({})
+
+    fake.fault = answer
+    await client.create_dry_run(CONFIGMAPS, "a/b", {"data": {"c": "d"}})
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b", "namespace": "a"}, "data": {"c": "d"}}
+    assert asked == [("POST", "/api/v1/namespaces/a/configmaps", {"dryRun": "All"}, body)]
