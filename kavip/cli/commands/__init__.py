@@ -10,6 +10,7 @@ command line is wrong, or there is no answer.
 * :mod:`~kavip.cli.commands.render`: the ``keepalived.conf`` of groups in files, and groups without an API server;
 * :mod:`~kavip.cli.commands.explain`: why one Service has its addresses or none;
 * :mod:`~kavip.cli.commands.status`: every VIP and the node that holds it;
+* :mod:`~kavip.cli.commands.doctor`: what is wrong with a cluster, and what mends it;
 * :mod:`~kavip.cli.commands.drain`: move the VIPs of a node to other nodes, and let them return;
 * :mod:`~kavip.cli.commands.convert`: Services with ``externalIPs`` become LoadBalancer Services, in a cluster or in
   files (:mod:`~kavip.cli.commands.rewriting`);
@@ -23,6 +24,7 @@ import click
 
 from kavip.cli.commands.check import check
 from kavip.cli.commands.convert import convert
+from kavip.cli.commands.doctor import doctor
 from kavip.cli.commands.drain import drain, undrain
 from kavip.cli.commands.explain import explain
 from kavip.cli.commands.importing import import_
@@ -31,4 +33,16 @@ from kavip.cli.commands.render import render
 from kavip.cli.commands.status import status
 from kavip.cli.commands.vrids import vrids
 
-ALL: Final[tuple[click.Command, ...]] = (check, plan, render, explain, status, drain, undrain, convert, import_, vrids)
+ALL: Final[tuple[click.Command, ...]] = (
+    check,
+    plan,
+    render,
+    explain,
+    status,
+    doctor,
+    drain,
+    undrain,
+    convert,
+    import_,
+    vrids,
+)

@@ -1,0 +1,90 @@
+"""
+The answers of agents at ``/state``, through the API server: that needs the right to get ``pods/proxy``.
+
+An agent is untrusted: the number of agents, the size of an answer and the time for it are bounded.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from kavip import names
+from kavip.api.agent import decode_state
+from kavip.api.cluster import Pod
+from kavip.api.group import KeepalivedGroup
+from kavip.cli.views.doctor.inspection import AgentAnswer, Gap, agent_answer
+from kavip.cli.views.doctor.nodes import contested
+from kavip.errors import ApiError
+from kavip.kube import resources
+from kavip.kube.client import Client
+from kavip.kube.codec import Malformed
+
+AGAIN: Final = 3.0
+"""Seconds until agents that contradict each other are asked again: three intervals of keepalived's default."""
+_MOST_AGENTS: Final = 500
+_LARGEST: Final = 2 * 2**20  # bytes of an answer, as for the controller
+_TIMEOUT: Final = 5.0  # seconds for one answer
+_AT_ONCE: Final = 16
+_NAMED: Final = 3  # agents without an answer that a gap names
+
+
+async def ask_agents(client: Client, groups: Iterable[KeepalivedGroup]) -> tuple[tuple[AgentAnswer, ...], Gap | None]:
+    """
+    The answers of the agents of *groups*, and why some are missing. Agents that contradict each other are asked twice.
+
+    Raises :class:`kavip.errors.Forbidden` if the user may not list pods.
+    """
+    ports = {each.key: each.status.metrics_port or each.spec.metrics_port or names.AGENT_PORT for each in groups}
+    pods, _ = await client.list(resources.PODS, labels=names.GROUP_LABEL, on_malformed=_skip)
+    known = sorted((each for each in pods if _group(each) in ports), key=lambda each: each.metadata.key)
+    asked = {each.metadata.key: (each, ports[_group(each)]) for each in known[:_MOST_AGENTS]}
+    answers, silent = await _ask_all(client, asked)
+    if contested(list(answers.values())):
+        await asyncio.sleep(AGAIN)
+        again, _ = await _ask_all(client, asked)
+        answers = {key: replace(each, again=again[key].state) for key, each in answers.items() if key in again}
+    return tuple(answers.values()), _gap(silent, omitted=len(known) - len(asked), is_whole=not answers)
+
+
+async def _ask_all(client: Client, pods: dict[str, tuple[Pod, int]]) -> tuple[dict[str, AgentAnswer], dict[str, str]]:
+    """The answers of *pods*, with their ports; and why the others did not answer; both by key."""
+    slots = asyncio.Semaphore(_AT_ONCE)
+    found = await asyncio.gather(*(_ask(client, pod, port, slots) for pod, port in pods.values()))
+    results = dict(zip(pods, found, strict=True))
+    answers = {key: each for key, each in results.items() if isinstance(each, AgentAnswer)}
+    return answers, {key: each for key, each in results.items() if isinstance(each, str)}
+
+
+async def _ask(client: Client, pod: Pod, port: int, slots: asyncio.Semaphore) -> AgentAnswer | str:
+    """The answer of the agent in *pod*, or why there is none."""
+    try:
+        async with slots:
+            body = await client.read_from_pod(
+                pod.metadata.key, names.STATE_PATH, port=port, most=_LARGEST, timeout=_TIMEOUT
+            )
+        return agent_answer(decode_state(body), group=_group(pod), node=pod.spec.node_name)
+    except ApiError as error:
+        return str(error)
+    except msgspec.MsgspecError as error:
+        return f"its answer cannot be read: {error}"
+
+
+def _gap(silent: dict[str, str], *, omitted: int, is_whole: bool) -> Gap | None:
+    reasons = [f"pod {key}: {reason}" for key, reason in sorted(silent.items())]
+    parts = reasons[:_NAMED]
+    if len(reasons) > _NAMED:
+        parts.append(f"{len(reasons) - _NAMED} more pods do not answer")
+    if omitted:
+        parts.append(f"{omitted} pods are not asked")
+    return Gap("; ".join(parts), is_whole=is_whole) if parts else None
+
+
+def _group(pod: Pod) -> str:
+    return f"{pod.metadata.namespace}/{pod.metadata.label(names.GROUP_LABEL)}"
+
+
+def _skip(_: Malformed) -> None:
+    """Skip a pod that cannot be read."""
