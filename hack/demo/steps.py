@@ -250,14 +250,15 @@ def _until_answer(session: Session, address: str, began: float) -> float:
 
 
 def look(session: Session) -> None:
-    """Show the holders of VIPs and addresses, and what a manifest would change."""
-    session.title("The holders of VIPs, and what a manifest would change")
+    """Show the holders of VIPs and addresses, what is wrong in the cluster, and what a manifest would change."""
+    session.title("The holders of VIPs, a check of the cluster, and what a manifest would change")
     session.wait("every VIP has its master", lambda: _status(session) == 0)
     shown = session.kavip("status")
     address = session.address(SERVICE)
     holder = session.holder(address)
     row = next((line.split() for line in shown.stdout.splitlines() if line.startswith(f"{address} ")), [])
     session.claim("kavip status names the node that holds the VIP", holder.name in row, holder.name)
+    session.claim("kavip doctor finds nothing", session.kavip("doctor").returncode == 0)
     with TemporaryDirectory(prefix="plan-") as folder:
         manifest = yaml.safe_load((MANIFESTS / "web.yaml").read_text().rsplit("---\n", 1)[1])
         same = session.kavip("plan", "--diff", "-f", str(MANIFESTS / "web.yaml"))

@@ -1,6 +1,7 @@
 """``kavip convert external-ips`` on a real cluster: under load no VIP moves, and no answer is lost."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,6 +22,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.migration, pytest.mark.timeout(18
 
 SERVICES = 50
 GROUP = "lb/edge"
+REST = 15.0
+"""Seconds."""
 FIRST = 100
 """The last octet of the first VIP."""
 
@@ -49,6 +52,7 @@ def session(cluster: Callable[..., Cluster]) -> Iterator[Session]:
         services = {"apiVersion": "v1", "kind": "List", "items": [external(number) for number in range(SERVICES)]}
         retry_kubectl(found.cluster, "apply", "--filename=-", stdin=json.dumps(services))
         wait_for("every VIP has its master", lambda: has_masters(found), timeout=PATIENCE, interval=1)
+        wait_for("no VIP moves any more", at_rest(found), timeout=PATIENCE, interval=1)
         yield found
 
 
@@ -80,6 +84,19 @@ def observed(session: Session) -> dict[str, Any]:
         state = json.loads(session.cluster.control.exec("curl", "--silent", "--max-time", "20", url).stdout)
         counts[node.name] = {each["name"]: each["transitions"] for each in state["instances"]}
     return {"routerIDs": group["status"]["routerIDs"], "transitions": counts}
+
+
+def at_rest(session: Session) -> Callable[[], bool]:
+    """A function that returns whether nothing has changed for :data:`REST`: a node that joins takes its VIPs later."""
+    last, since = observed(session), time.monotonic()
+
+    def is_quiet() -> bool:
+        nonlocal last, since
+        if (now := observed(session)) != last:
+            last, since = now, time.monotonic()
+        return time.monotonic() - since > REST
+
+    return is_quiet
 
 
 def test_fifty_services_lose_no_answer(session: Session) -> None:
