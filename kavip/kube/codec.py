@@ -175,6 +175,11 @@ _BY_CODE: Final[dict[int, type[ApiError]]] = {
     410: Gone,
     429: Throttled,
 }
+_MISTYPED: Final = "failed to create typed patch object"
+"""
+How the API server begins its refusal of a server-side apply with an unknown field or a value of another type. Its code
+is 500, as that of a failure that ends by itself, so nothing but the message tells them apart.
+"""
 
 
 def error_of(code: int, body: bytes, *, phrase: str = "", retry_after: str = "") -> ApiError:
@@ -185,6 +190,8 @@ def error_of(code: int, body: bytes, *, phrase: str = "", retry_after: str = "")
         status = _Status()
     code = code or status.code or 500
     kind = _BY_CODE.get(code, Rejected if 400 <= code < 500 else Unavailable)
+    if status.message.startswith(_MISTYPED):
+        kind = Rejected
     if status.reason == "AlreadyExists":
         kind = AlreadyExists
     wait = float(retry_after) if retry_after.isdecimal() else (status.details or _Details()).retry_after_seconds

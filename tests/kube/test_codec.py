@@ -94,6 +94,15 @@ def test_each_status_is_one_error(code: int, reason: str, error: type[errors.Api
         codec.decode_event(SERVICES, json.dumps({"type": "ERROR", "object": body}).encode())
 
 
+def test_an_apply_of_another_type_is_no_failure_that_ends() -> None:
+    """The API server answers it with 500, and a retry does not help."""
+    text = (
+        "failed to create typed patch object (lb/edge; apps/v1, Kind=DaemonSet): .spec.x: field not declared in schema"
+    )
+    body = {"kind": "Status", "code": 500, "reason": "InternalError", "message": text}
+    assert type(codec.error_of(500, json.dumps(body).encode())) is errors.Rejected
+
+
 def test_retry_after_is_taken_from_the_header_or_the_status() -> None:
     """The header has priority; a date is ignored, because API servers do not send one."""
     body = json.dumps({"details": {"retryAfterSeconds": 3}}).encode()
