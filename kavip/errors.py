@@ -45,12 +45,13 @@ class UnsafeValue(BadInput):
 
 
 class BadFile(KavipError):
-    """A malformed file of objects. The message has the place and the problem."""
+    """A malformed file of objects. The message has the place, but not the *column*, and the *problem*."""
 
-    def __init__(self, where: str, problem: str, *, document: int = 0, line: int = 0) -> None:
-        """*where* is the file or stream; *document* and *line* are 0 if they are unknown."""
+    def __init__(self, where: str, problem: str, *, document: int = 0, line: int = 0, column: int = 0) -> None:
+        """*where* is the file or stream; *document*, *line* and *column* are 0 if they are unknown."""
         parts = (where, f"document {document}" if document else "", f"line {line}" if line else "")
         super().__init__(f"{', '.join(filter(None, parts))}: {problem}")
+        self.problem, self.line, self.column = problem, line, column
 
 
 class SettingsError(KavipError):

@@ -1,7 +1,7 @@
 """
 The sources of objects: files, or a cluster that is listed or watched.
 
-* :mod:`~kavip.cli.sources.files`: objects in manifests; :mod:`~kavip.cli.sources.yaml`: documents with line numbers;
+* :mod:`~kavip.cli.sources.files`: objects in manifests;
 * :mod:`~kavip.cli.sources.cluster`: the objects of a cluster, listed once; :mod:`~kavip.cli.sources.watch`: those that
   ``kavip status`` shows, listed or watched;
 * :mod:`~kavip.cli.sources.rewrite`: Services in manifests, and their files after a change;

@@ -20,7 +20,7 @@ from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.api.slice import EndpointSlice
 from kavip.api.unknownfields import unknown_fields
-from kavip.cli.sources.yaml import Document, read
+from kavip.api.yamldocuments import Document, read
 from kavip.errors import BadFile
 from kavip.snapshot import KINDS, Object
 

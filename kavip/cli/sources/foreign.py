@@ -17,8 +17,8 @@ from kavip import names
 from kavip.api import kubevip, metallb
 from kavip.api.handover import HandedService
 from kavip.api.metallb import ForeignObject, ServiceL2Status
+from kavip.api.yamldocuments import read
 from kavip.cli.sources.files import files_in, flattened, text_of
-from kavip.cli.sources.yaml import read
 from kavip.convert.metallb import BGP, OTHERS, POOL
 from kavip.convert.provider import Provider
 from kavip.errors import BadFile, Forbidden, NotFound

@@ -13,8 +13,8 @@ import click
 import yaml
 
 from kavip.api.service import Service
+from kavip.api.yamldocuments import Document, node_at, read_yaml
 from kavip.cli.sources.files import files_in, flattened, read_object, text_of
-from kavip.cli.sources.yaml import Document, node_at, read_yaml
 from kavip.cli.views.manifestedit import TextEdit, apply_edits, edits_of
 from kavip.errors import BadFile
 from kavip.reconcile.mergepatch import patched

@@ -103,7 +103,10 @@ def read_yaml(where: str, text: str) -> Iterator[Document]:
             raise BadFile(where, problem, line=text.count("\n", 0, template.end()) + 1) from None
         problem = " ".join(str(error.problem or error.context).split())
         line = min(mark.line, text.rstrip().count("\n")) + 1 if mark else 0
-        raise BadFile(where, f"not YAML: {problem}", document=number or size.document, line=line) from None
+        column = mark.column + 1 if mark else 0
+        raise BadFile(
+            where, f"not YAML: {problem}", document=number or size.document, line=line, column=column
+        ) from None
     except yaml.reader.ReaderError as error:
         line = text.encode()[: error.position].count(b"\n") + 1
         raise BadFile(where, f"not YAML: {error.reason}", line=line) from None
@@ -208,4 +211,5 @@ class _Size:
             self.stack[-1].awaits_key = not self.stack[-1].awaits_key
 
     def _refuse(self, event: Any, problem: str) -> NoReturn:
-        raise BadFile(self.where, problem, document=self.document, line=event.start_mark.line + 1)
+        mark = event.start_mark
+        raise BadFile(self.where, problem, document=self.document, line=mark.line + 1, column=mark.column + 1)
