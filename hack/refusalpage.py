@@ -62,7 +62,8 @@ def _table(cases: Iterable[Case]) -> list[str]:
 def _title(case: Case) -> str:
     settings = ", ".join(f"`{name}: {value}`" for name, value in sorted(case.settings.items()))
     notes = [f"with {settings}" if settings else "", "403" if case.code == 403 else "", _NOTES.get(case.by, "")]
-    notes.append("by a user who may `create` `services/externalips`" if case.exempt else "")
+    right = "daemonsets" if case.kind == "KeepalivedGroup" else "services/externalips"
+    notes.append(f"by a user who may `create` `{right}`" if case.exempt else "")
     shown = ", ".join(note for note in notes if note)
     return f"{case.when} ({shown})" if shown else case.when
 

@@ -9,7 +9,7 @@ A case::
     old: {...}                          # the object before an UPDATE; default: the object with this key in the cluster
     cluster: [{...}]                    # further objects of the cluster
     settings: {external_ips_scope: all} # of kavip, where they differ from the defaults
-    exempt: true                        # the user may create services/externalips
+    exempt: true                        # the user may create services/externalips, and daemonsets for a group
     object: {...}                       # the manifest as a user writes it
     causes: {FIELD: MESSAGE}            # exactly these, in this order; several of one field: a list
     warnings: {FIELD: MESSAGE}          # exactly these; a case without causes is accepted
@@ -86,7 +86,8 @@ class Case:
     @property
     def options(self) -> PolicyOptions:
         """The settings of the policy."""
-        return PolicyOptions(**{name: value for name, value in self.settings.items() if name != _GROUP_NAMESPACES})
+        given = {"template_namespaces": "", "template_privileges": "", **self.settings}
+        return PolicyOptions.of(**{name: value for name, value in given.items() if name != _GROUP_NAMESPACES})
 
     @property
     def warning_texts(self) -> tuple[str, ...]:

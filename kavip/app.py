@@ -30,7 +30,7 @@ from kavip.kube.delegatedauth import DelegatedAuth
 from kavip.kube.leader import Leader
 from kavip.kube.lease import LeaseLock
 from kavip.settings import Settings, flag_and_variable
-from kavip.webhook.authorizer import ExternalIPAuthorizer
+from kavip.webhook.authorizer import Authorizer
 from kavip.webhook.certs import cainjector
 from kavip.webhook.certs.clientca import read_client_ca
 from kavip.webhook.certs.source import certificate_source, hands_over
@@ -146,18 +146,21 @@ class App:
     @asynccontextmanager
     async def _webhook(self, start: Start) -> AsyncIterator[None]:
         settings = self._settings
-        options = PolicyOptions(
+        options = PolicyOptions.of(
+            template_namespaces=settings.template_namespaces,
+            template_privileges=settings.template_privileges,
             allow_missing_group=settings.allow_missing_group,
             external_ips_scope=settings.external_ips_scope,
             ipam=settings.ipam,
         )
         reviews = self._review_client()
-        authorizer = ExternalIPAuthorizer(reviews, is_openshift=lambda: self._caches.is_openshift)
+        authorizer = Authorizer(reviews, is_openshift=lambda: self._caches.is_openshift)
         server = WebhookServer(
             self._caches.snapshot,
             unready=lambda: ", ".join(self._caches.unready()),
             options=options,
             may_set_external_ips=authorizer.may_set_external_ips,
+            may_create_daemon_sets=authorizer.may_create_daemon_sets,
             client_ca=read_client_ca(settings.webhook_client_ca),
         )
         with _listening("webhook", settings.webhook_host, settings.webhook_port) as address:

@@ -94,6 +94,7 @@ METRICS_PORT_NAME: Final = "metrics"
 KEEPALIVED_CONTAINER: Final = "keepalived"  # of the DaemonSet's pods, as are the next two
 AGENT_CONTAINER: Final = "agent"
 SETUP_CONTAINER: Final = "config-setup"  # keepalived-operator's name for the same step
+OLD_AGENT_CONTAINER: Final = "config-reloader"  # of keepalived-operator's pods alone: by it they are recognised
 PROMETHEUS_ROLE_SUFFIX: Final = "-prometheus-k8s"
 PROMETHEUS_ACCOUNT: Final = "openshift-monitoring/prometheus-k8s"
 IP_MODE_VIP: Final = "VIP"
@@ -144,6 +145,8 @@ HANDOVER_HOST: Final = "127.0.0.1"
 """Where the agent serves :data:`HANDOVER_PATH`; kubelet is on the network of the node too."""
 
 ENV_PREFIX: Final = "KAVIP"
+TEMPLATE_FILE_VARIABLE: Final = "KEEPALIVEDGROUP_TEMPLATE_FILE_NAME"
+"""keepalived-operator's variable with the path of its template."""
 METRIC_PREFIX: Final = "kavip_"
 
 
@@ -237,6 +240,8 @@ class Reason(StrEnum):
     APPLIED = "Applied"
     NAMESPACE_NOT_FOUND = "NamespaceNotFound"
     REFUSED = "Refused"
+    # Refusals at admission alone
+    PERMISSION_MISSING = "PermissionMissing"
     # Event about the Lease
     COOLDOWNS_LOST = "CooldownsLost"
     # Events about the webhook's certificate, on its Secret

@@ -15,12 +15,16 @@ from ipaddress import ip_network
 from typing import Any
 
 from kavip import names
-from kavip.errors import SettingsError
+from kavip.errors import BadInput, SettingsError
+from kavip.podtemplate.permissions import TemplatePermissions
 
 
-def setting(default: Any, doc: str, *, choices: tuple[str, ...] = (), minimum: int = 0) -> Any:
-    """A field of :class:`Settings` with its help text, its allowed values, and the least number."""
-    return field(default=default, metadata={"doc": doc, "choices": choices, "minimum": minimum})
+def setting(
+    default: Any, doc: str, *, choices: tuple[str, ...] = (), minimum: int = 0, variables: tuple[str, ...] = ()
+) -> Any:
+    """A field of :class:`Settings` with its help text, its allowed values, the least number, and further variables."""
+    metadata = {"doc": doc, "choices": choices, "minimum": minimum, "variables": variables}
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +117,18 @@ class Settings:
     policy_service_accounts: str = setting(
         "", "service accounts that groups may name beside default, comma-separated; empty: any"
     )
+    template_namespaces: str = setting(
+        "", "namespaces whose KeepalivedGroups may have spec.podTemplate, comma-separated; *: all; empty: none"
+    )
+    template_privileges: str = setting(
+        "",
+        "what patches of pods may add: hostPath, privileged, serviceAccountToken, comma-separated; empty: none",
+    )
+    template_file: str = setting(
+        "",
+        f"file with a patch of the pods of every group, read again after changes; also {names.TEMPLATE_FILE_VARIABLE}",
+        variables=(names.TEMPLATE_FILE_VARIABLE,),
+    )
     lease_seconds: int = setting(15, "seconds after which another replica may become the leader", minimum=3)
     drain_seconds: int = setting(5, "seconds for which the webhook still answers after SIGTERM")
     log_level: str = setting("info", "minimum level of log lines", choices=("debug", "info", "warning", "error"))
@@ -144,6 +160,10 @@ class Settings:
             raise SettingsError(f"{flag_and_variable('certs_mode')}: {self.certs_mode!r}: {problem}")
         for text in split_names(self.agent_allowed_cidrs):
             _check_network(text)
+        try:
+            TemplatePermissions.of(self.template_namespaces, self.template_privileges)
+        except BadInput as error:
+            raise SettingsError(str(error)) from None
         if not re.fullmatch(r"[a-z0-9-]+/[a-z0-9.-]+", self.prometheus_account):
             raise SettingsError(
                 f"{flag_and_variable('prometheus_account')}: {self.prometheus_account!r}: want NAMESPACE/NAME"

@@ -278,8 +278,8 @@ class TestDeployment:
     ENVIRONMENT: typing.ClassVar = {
         each["name"]: each.get("value") for container in CONTAINERS.values() for each in container["env"]
     }
-    OUTSIDE = frozenset({"kubeconfig", "webhook_url", "olm_owner"})
-    """Settings of a kavip that runs outside a cluster, or that OLM runs."""
+    OUTSIDE = frozenset({"kubeconfig", "webhook_url", "olm_owner", "template_file"})
+    """Settings of a kavip that runs outside a cluster, that OLM runs, or that has a template for all pods."""
 
     def test_each_setting_is_a_variable(self) -> None:
         """Exactly the settings that matter in a cluster are set, each for a program that reads it."""

@@ -28,6 +28,13 @@ from kavip.settings import Settings, unknown_variables
             {"olm_owner": "kavip.v1.0.0"},
             "--certs-mode (KAVIP_CERTS_MODE): 'self': want provided with olm-owner: OLM issues the certificate",
         ),
+        (
+            {"template_privileges": "hostPath, hostPID"},
+            (
+                "--template-privileges (KAVIP_TEMPLATE_PRIVILEGES): 'hostPID': want some of hostPath, privileged, "
+                "serviceAccountToken"
+            ),
+        ),
         ({"webhook_url": "http://h:1"}, "--webhook-url (KAVIP_WEBHOOK_URL): 'http://h:1': want https://HOST:PORT"),
     ],
 )

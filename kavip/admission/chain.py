@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 import msgspec
 
@@ -23,6 +23,7 @@ from kavip.api.group import GroupSpec, KeepalivedGroup
 from kavip.api.pool import PoolSpec, VIPPool
 from kavip.api.refusal import MAX_FINDINGS, Refusal
 from kavip.names import Reason
+from kavip.podtemplate.permissions import NOTHING_PERMITTED, TemplatePermissions
 from kavip.snapshot import Snapshot
 
 T = TypeVar("T")
@@ -35,6 +36,12 @@ class PolicyOptions:
     allow_missing_group: str = "refuse"  # or "warn", for GitOps tools that apply Services before groups
     external_ips_scope: str = "managed"  # or "all", "off"
     ipam: str = "auto"  # or "always", "never"
+    templates: TemplatePermissions = NOTHING_PERMITTED
+
+    @classmethod
+    def of(cls, *, template_namespaces: str, template_privileges: str, **settings: str) -> Self:
+        """The options by *settings* of these names."""
+        return cls(templates=TemplatePermissions.of(template_namespaces, template_privileges), **settings)
 
 
 DEFAULTS: Final = PolicyOptions()
@@ -49,7 +56,14 @@ class Exemptible:
     refusal: Refusal
 
 
-Finding = Refusal | Exemptible | AdmissionWarning | MissingReference
+@dataclass(frozen=True, slots=True)
+class Conditional:
+    """A refusal that applies only to users who may not ``create`` ``daemonsets`` in the namespace of the object."""
+
+    refusal: Refusal
+
+
+Finding = Refusal | Exemptible | Conditional | AdmissionWarning | MissingReference
 Findings = Iterator[Finding]
 
 
@@ -102,6 +116,7 @@ class _Collected:
     warnings: list[str] = field(default_factory=list)
     missing: list[MissingReference] = field(default_factory=list)
     exemptible: set[Refusal] = field(default_factory=set)
+    conditional: dict[Refusal, None] = field(default_factory=dict)
     count: int = 0
 
     def add(self, finding: Finding, ratchet: "_Ratchet[Any] | None") -> None:
@@ -113,6 +128,9 @@ class _Collected:
         if isinstance(finding, MissingReference):
             self.missing.append(finding)
             return
+        if isinstance(finding, Conditional):
+            self.conditional[finding.refusal] = None
+            return
         refusal = _refusal(finding)
         if isinstance(finding, Exemptible):
             self.exemptible.add(refusal)
@@ -123,13 +141,14 @@ class _Collected:
 
     def verdict(self) -> Verdict:
         """The verdict if these are all findings."""
-        if not (self.refusals or self.warnings):
+        if not (self.refusals or self.warnings or self.conditional):
             return ALLOWED
         return Verdict(
             tuple(self.refusals),
             tuple(self.warnings),
             missing=tuple(self.missing),
             exemptible=frozenset(self.exemptible & self.refusals.keys()),
+            conditional=tuple(self.conditional),
         )
 
     def without_rest(self, *, is_unchanged: bool) -> Verdict:

@@ -8,7 +8,7 @@ from typing import Final
 
 from kavip import names
 from kavip.admission import disruption, routeridusage
-from kavip.admission.chain import Context, Findings, Rule, spec_part
+from kavip.admission.chain import Conditional, Context, Findings, Rule, spec_part
 from kavip.admission.text import counted, listed, quoted
 from kavip.admission.verdict import AdmissionWarning
 from kavip.api.address import read_address
@@ -17,6 +17,8 @@ from kavip.api.refusal import Refusal, annotation_field
 from kavip.api.scheduling import placement_fields
 from kavip.ipam import annotations
 from kavip.names import Reason
+from kavip.podtemplate.guard import FIELD
+from kavip.podtemplate.skeleton import check_pod_template
 from kavip.vrrp import groupspec, keys, routerids
 from kavip.vrrp.preference import unmatched
 
@@ -25,12 +27,57 @@ _BLACKLIST_FIELD: Final = "spec.blacklistRouterIDs"
 _OPENSHIFT_FIELD: Final = "spec.openshiftClusterName"
 _SWITCHES: Final = (names.REBALANCE_ANNOTATION, names.TAKE_OVER_ANNOTATION)
 
+RUNS_IN_PODS: Final = {
+    "pod_template": "podTemplate",
+    "affinity": "affinity",
+    "agent_image": "agentImage",
+    "allow_scripts": "allowScripts",
+    "daemonset_pod_annotations": "daemonsetPodAnnotations",
+    "image": "image",
+    "node_selector": "nodeSelector",
+    "service_account_name": "serviceAccountName",
+    "tolerations": "tolerations",
+    "verbatim_config": "verbatimConfig",
+}
+"""
+The fields that decide which programs run in the pods of a group, with which rights, and on which nodes.
+
+A patch may give the containers of kavip more than the author of a group has, such as a volume. So while there is a
+patch, the right that it needs is needed for these fields too.
+"""
+
 GroupContext = Context[KeepalivedGroup]
 
 
 def group_spec_is_valid(group: KeepalivedGroup, _: GroupContext) -> Findings:
     """The spec is valid by itself."""
     yield from groupspec.check_group(group)
+
+
+def template_is_permitted(group: KeepalivedGroup, context: GroupContext) -> Findings:
+    """The administrator permits templates in the namespace."""
+    if group.spec.pod_template is not None and (problem := context.options.templates.problem(group.metadata.namespace)):
+        yield Refusal(Reason.NAMESPACE_NOT_ALLOWED, problem, FIELD)
+
+
+def template_is_valid(group: KeepalivedGroup, context: GroupContext) -> Findings:
+    """The patch of the pod template changes only what it may."""
+    yield from check_pod_template(group, privileges=context.options.templates.privileges)
+
+
+def author_may_create_daemon_sets(group: KeepalivedGroup, context: GroupContext) -> Findings:
+    """A change of what runs in pods with a template of their own needs the right to create DaemonSets."""
+    spec, old = group.spec, context.old.spec if context.old else None
+    if spec.pod_template is None:
+        return
+    changed = [each for each in RUNS_IN_PODS if old is None or getattr(spec, each) != getattr(old, each)]
+    why = "" if changed[:1] == ["pod_template"] else "the group has a podTemplate, so "
+    for name in ["pod_template"] if changed and not why else changed:
+        message = (
+            f"{why}this change needs the right to create daemonsets.apps in namespace {group.metadata.namespace!r}, "
+            "which you do not have; ask an administrator for it"
+        )
+        yield Conditional(Refusal(Reason.PERMISSION_MISSING, message, f"spec.{RUNS_IN_PODS[name]}"))
 
 
 def namespace_holds_groups(group: KeepalivedGroup, context: GroupContext) -> Findings:
@@ -227,6 +274,9 @@ def _router_ids(group: KeepalivedGroup, _: str) -> object:
 CHAIN: Final[tuple[Rule[KeepalivedGroup], ...]] = (
     Rule(namespace_holds_groups, reads=lambda group, _: group.metadata.namespace),
     Rule(group_spec_is_valid, reads=spec_part),
+    Rule(template_is_permitted, reads=spec_part),
+    Rule(template_is_valid, reads=spec_part),
+    Rule(author_may_create_daemon_sets, reads=spec_part),
     Rule(router_ids_are_available, reads=_router_ids),
     Rule(virtual_ips_are_free, reads=spec_part),
     Rule(pinned_ids_are_free, reads=lambda group, _: (group.segment, keys.pinned_ids(group))),

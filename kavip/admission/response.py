@@ -20,7 +20,7 @@ from kavip.names import Reason
 
 MAX_CAUSES: Final = 32
 MAX_WARNINGS: Final = 32
-FORBIDDEN: Final = frozenset({Reason.NAMESPACE_NOT_ALLOWED, Reason.QUOTA_EXCEEDED})
+FORBIDDEN: Final = frozenset({Reason.NAMESPACE_NOT_ALLOWED, Reason.PERMISSION_MISSING, Reason.QUOTA_EXCEEDED})
 """Reasons of a 403; all others are a 422."""
 
 

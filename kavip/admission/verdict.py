@@ -54,6 +54,8 @@ class Verdict:
     """If one of them exists after a short wait, the object is evaluated again."""
     exemptible: frozenset[Refusal] = frozenset()
     """Those of *refusals* that do not apply to users who may ``create`` ``services/externalips``."""
+    conditional: tuple[Refusal, ...] = ()
+    """Further refusals, for users who may not ``create`` ``daemonsets`` in the namespace of the object."""
 
     @property
     def allowed(self) -> bool:
@@ -65,6 +67,14 @@ class Verdict:
         remaining = tuple(each for each in self.refusals if each not in self.exemptible)
         lifted = (f"{EXEMPTED}{describe(each)}" for each in self.refusals if each in self.exemptible)
         return replace(self, refusals=remaining, warnings=(*self.warnings, *lifted), exemptible=frozenset())
+
+    def restricted(self) -> "Verdict":
+        """
+        The verdict for a user who may not ``create`` ``daemonsets`` in the namespace of the object.
+
+        An object with other refusals keeps these alone: the user is looked up only for one that has none.
+        """
+        return replace(self, refusals=self.refusals or self.conditional, conditional=())
 
 
 def describe(finding: Refusal | AdmissionWarning) -> str:

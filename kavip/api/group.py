@@ -110,6 +110,7 @@ class GroupSpec(Wire, frozen=True):
     service_account_name: str = ""
     update_strategy: Passthrough | None = None
     agent_image: str = ""
+    pod_template: Passthrough | None = None
 
 
 class InstanceStatus(Wire, frozen=True):

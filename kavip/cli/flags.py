@@ -47,7 +47,7 @@ def setting(name: str, *, doc: str = "") -> Callable[[F], F]:
     return click.option(
         f"--{name.replace('_', '-')}",
         name,
-        type=click.Choice(known.metadata["choices"]),
+        type=click.Choice(choices) if (choices := known.metadata["choices"]) else str,
         default=known.default,
         show_default=True,
         help=doc or known.metadata["doc"],
@@ -56,7 +56,7 @@ def setting(name: str, *, doc: str = "") -> Callable[[F], F]:
 
 def policy(command: F) -> F:
     """The settings of admission, by their names."""
-    for name in ("allow_missing_group", "external_ips_scope", "ipam"):
+    for name in ("allow_missing_group", "external_ips_scope", "ipam", "template_namespaces", "template_privileges"):
         command = setting(name)(command)
     return command
 

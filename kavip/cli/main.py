@@ -31,7 +31,7 @@ def options_of(settings: type, *, prefix: str = names.ENV_PREFIX) -> Callable[[F
             command = click.option(
                 f"--{each.name.replace('_', '-')}",
                 each.name,
-                envvar=f"{prefix}_{each.name.upper()}",
+                envvar=[f"{prefix}_{each.name.upper()}", *each.metadata["variables"]],
                 show_envvar=True,
                 default=each.default,
                 show_default=not is_flag,

@@ -24,6 +24,7 @@ from kavip.controller.chartvalues import ChartValues
 from kavip.controller.metrics import GroupMetrics
 from kavip.controller.prober import AgentProber
 from kavip.controller.recovery import Recovery, recover_cooldowns
+from kavip.controller.templatefile import TemplateFile
 from kavip.controller.worker import Worker
 from kavip.controller.writer import Writer
 from kavip.errors import ApiError, CachesStale
@@ -34,6 +35,7 @@ from kavip.kube.resources import Resource
 from kavip.kube.transport import Guard
 from kavip.kube.workqueue import WorkQueue
 from kavip.names import Reason
+from kavip.podtemplate.permissions import TemplatePermissions
 from kavip.reconcile import enqueue
 from kavip.reconcile.observed.agentstates import AgentStates
 from kavip.reconcile.observed.records import Records
@@ -63,6 +65,7 @@ class Leadership:
         self._prober: AgentProber | None = None
         self._metrics = GroupMetrics()
         self._records = Records()
+        self._template = TemplateFile(settings.template_file)
         self._dropped = 0  # Events that were counted as dropped
 
     def lease_annotations(self) -> Mapping[str, str]:
@@ -80,6 +83,7 @@ class Leadership:
         """
         await self._refresh()
         recovery = await self._recover(recorded)
+        await self._template.update()
         client = self._client.guarded(guard)
         queue: WorkQueue[Key] = WorkQueue(cap=LONGEST_BACKOFF, can_defer=lambda key: key.kind is KeyKind.GROUP)
         events = Events(client, reporter=REPORTER, instance=self._settings.replica)
@@ -101,6 +105,8 @@ class Leadership:
                     tasks.create_task(prober.run(), name="prober")
                     tasks.create_task(worker.run(), name="workers")
                     tasks.create_task(self._watch_environment(queue), name="environment")
+                    if self._settings.template_file:
+                        tasks.create_task(self._template.run(lambda: self._add_groups(queue)), name="template file")
                     tasks.create_task(self._chart_values(client, events).run(), name="chart values")
             finally:
                 self._end()
@@ -184,7 +190,9 @@ class Leadership:
                 prometheus_account=settings.prometheus_account,
                 policy_images=split_names(settings.policy_images),
                 policy_service_accounts=split_names(settings.policy_service_accounts),
+                templates=TemplatePermissions.of(settings.template_namespaces, settings.template_privileges),
             ),
+            template=lambda: self._template.template,
         )
 
     def _chart_values(self, client: Client, events: Events) -> ChartValues:
@@ -212,6 +220,10 @@ class Leadership:
         self._caches.follow()
         self._queue = self._prober = None
         telemetry.LEADER.set(0)
+
+    def _add_groups(self, queue: WorkQueue[Key]) -> None:
+        for name in sorted(self._caches.snapshot.groups):
+            queue.add(Key(KeyKind.GROUP, name))
 
     async def _watch_environment(self, queue: WorkQueue[Key]) -> None:
         """Reconcile everything when keepalived-operator has gone, or the Prometheus operator has come."""

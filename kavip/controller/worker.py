@@ -23,6 +23,7 @@ from kavip.errors import ApiError, Conflict, Forbidden, LeaseLost, QueueClosed, 
 from kavip.ipam.request import read_request
 from kavip.kube.workqueue import WorkQueue
 from kavip.names import Contest
+from kavip.podtemplate.defaulttemplate import NO_TEMPLATE, DefaultTemplate
 from kavip.reconcile.enqueue import Start
 from kavip.reconcile.group.inactive import plan_while_operator_runs
 from kavip.reconcile.group.reconcile import plan_group
@@ -98,13 +99,15 @@ class Worker:
         prober: Prober,
         notify: Notify,
         options: ReconcileOptions,
+        template: Callable[[], DefaultTemplate] = lambda: NO_TEMPLATE,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """*now* is the wall clock, *clock* the monotonic one."""
+        """*template* is the patch of all pods; *now* is the wall clock, *clock* the monotonic one."""
         self._snapshot, self._objects, self._records, self._operator = snapshot, objects, records, operator
         self._queue, self._writer, self._pending = queue, writer, pending
         self._prober, self._notify, self._options, self._now, self._clock = prober, notify, options, now, clock
+        self._template = template
         self._not_before: dict[Key, float] = {}  # when a group or pool may be reconciled again
         self._budget = WriteBudget()
         self._dirty_since: dict[Key, float] = {}  # of Services
@@ -247,7 +250,7 @@ class Worker:
     def _decide(self, key: Key) -> Plan:
         if blocked := self._operator.blocked(self._clock()):
             return self._decide_blocked(key, blocked)
-        observed = Observed(self._prober.agents, self._objects, self._records)
+        observed = Observed(self._prober.agents, self._objects, self._records, self._template())
         now, options = self._now(), self._options
         match key.kind:
             case KeyKind.SERVICE:

@@ -111,6 +111,9 @@ def _entry(path: str, kind: str, raw: msgspec.Raw) -> Wanted:
         return Wanted(
             path, kind, key, problem=f"{where}: unknown field" + (f"; did you mean {meant}?" if meant else "")
         )
+    if is_group and "podTemplate" in entry.spec:
+        problem = f"{path}.spec.podTemplate: kavip would set it with its own rights; create this group with kubectl"
+        return Wanted(path, kind, key, problem=problem)
     metadata = {"labels": entry.labels, "annotations": entry.annotations}
     return Wanted(path, kind, key, {"metadata": metadata, "spec": entry.spec})
 

@@ -17,6 +17,7 @@ from kavip.api.address import Address
 from kavip.api.meta import Condition, Metadata
 from kavip.api.refusal import Refusal
 from kavip.api.text import one_line
+from kavip.podtemplate.permissions import NOTHING_PERMITTED, TemplatePermissions
 from kavip.vrrp.operatorconfig import OperatorInstance
 
 _LONGEST: Final = 8_000  # characters of a message: at most 32,000 bytes in UTF-8; the limit is 32,768
@@ -55,6 +56,7 @@ class ReconcileOptions:
     prometheus_account: str = names.PROMETHEUS_ACCOUNT
     policy_images: tuple[str, ...] = ()
     policy_service_accounts: tuple[str, ...] = ()
+    templates: TemplatePermissions = NOTHING_PERMITTED
 
     @property
     def related_images(self) -> tuple[str, ...]:

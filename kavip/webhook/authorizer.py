@@ -1,16 +1,17 @@
 """
-Whether a user may set any external IP: the API server decides, by SubjectAccessReview.
+What a user may do beyond the rules: the API server decides, by SubjectAccessReview.
 
-The permission is ``create`` on ``services/externalips`` in all namespaces; on OpenShift it is the one that OpenShift
-itself asks for, ``create`` on ``service/externalips`` of ``network.openshift.io``. No Role grants it, so a tenant with
-all rights in one namespace is not exempt. The review is sent only if a refusal would follow. If it fails, the refusal
-stays.
+To set any external IP, the permission is ``create`` on ``services/externalips`` in all namespaces; on OpenShift it is
+the one that OpenShift itself asks for, ``create`` on ``service/externalips`` of ``network.openshift.io``. No Role
+grants it, so a tenant with all rights in one namespace is not exempt. To write a template of pods, it is ``create`` on
+``daemonsets`` in the namespace of the group. The review is sent only if a refusal would follow. If it fails, the
+refusal stays.
 
 Any client of the webhook's port can cause such reviews: :mod:`kavip.kube.reviewer` bounds them.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -29,9 +30,10 @@ _OPENSHIFT: Final = {
     "subresource": "externalips",
 }
 """``resourceAttributes`` of a SubjectAccessReview; without a namespace they mean all namespaces."""
+_DAEMON_SETS: Final = {"verb": "create", "group": "apps", "resource": "daemonsets"}
 
 
-class ExternalIPAuthorizer:
+class Authorizer:
     """Sends the reviews by *client*, which nothing else should use; *clock* returns seconds."""
 
     def __init__(
@@ -48,9 +50,15 @@ class ExternalIPAuthorizer:
 
     async def may_set_external_ips(self, user: UserInfo) -> bool:
         """Whether *user* may set any external IP."""
+        return await self._may(user, _OPENSHIFT if self._is_openshift() else _KUBERNETES)
 
+    async def may_create_daemon_sets(self, user: UserInfo, namespace: str) -> bool:
+        """Whether *user* may create DaemonSets in *namespace*."""
+        return await self._may(user, {**_DAEMON_SETS, "namespace": namespace})
+
+    async def _may(self, user: UserInfo, attributes: Mapping[str, str]) -> bool:
         async def ask() -> bool:
-            attributes = {"resourceAttributes": _OPENSHIFT if self._is_openshift() else _KUBERNETES}
-            return await is_allowed(self._client, user, attributes, timeout=self._timeout)
+            return await is_allowed(self._client, user, {"resourceAttributes": attributes}, timeout=self._timeout)
 
-        return bool(await self._reviewer.answer(key_of(msgspec.json.encode(user, order="sorted")), ask))
+        key = key_of(msgspec.json.encode([user, attributes], order="sorted"))
+        return bool(await self._reviewer.answer(key, ask))

@@ -58,8 +58,17 @@ Authorize = Callable[[UserInfo], Awaitable[bool]]
 """Whether a user may set any external IP."""
 
 
+AuthorizeIn = Callable[[UserInfo, str], Awaitable[bool]]
+"""Whether a user may create DaemonSets in a namespace."""
+
+
 async def no_exemptions(_user: UserInfo) -> bool:
     """No user is exempt from the rules for external IPs."""
+    return False
+
+
+async def no_authors(_user: UserInfo, _namespace: str) -> bool:
+    """No user may create DaemonSets."""
     return False
 
 
@@ -104,6 +113,7 @@ class WebhookServer:
         options: PolicyOptions = PolicyOptions(),  # noqa: B008 - frozen
         routes: Mapping[str, Route] = ROUTES,
         may_set_external_ips: Authorize = no_exemptions,
+        may_create_daemon_sets: AuthorizeIn = no_authors,
         client_ca: str = "",
     ) -> None:
         """
@@ -111,7 +121,7 @@ class WebhookServer:
 
         No other connection displaces one with a client certificate of *client_ca*, which is PEM.
         """
-        self._may_set_external_ips = may_set_external_ips
+        self._may_set_external_ips, self._may_create_daemon_sets = may_set_external_ips, may_create_daemon_sets
         self._snapshot, self._caches_unready, self._options = snapshot, unready, options
         self._client_ca = client_ca
         self._context = tls.server_context(client_ca)
@@ -203,6 +213,8 @@ class WebhookServer:
             verdict = await self._decide(endpoint.route, request)
             if verdict.exemptible:
                 verdict = await self._exempt(verdict, request)
+            if verdict.conditional:
+                verdict = await self._restrict(verdict, request)
         except BadInput as error:
             verdict = Verdict() if mutates else Verdict((Refusal.of(Reason.INVALID, error),))
         except Exception as error:  # noqa: BLE001 - an edge of kavip: logged, counted, and answered
@@ -225,6 +237,13 @@ class WebhookServer:
             log.warning("no access review", error=str(error))
             return verdict
         return exempted if await self._may_set_external_ips(user) else verdict
+
+    async def _restrict(self, verdict: Verdict, request: AdmissionRequest) -> Verdict:
+        """Refuse what needs a right that the user lacks; the API server is asked only if that matters."""
+        if not verdict.allowed:
+            return verdict
+        user = wire.decode_user(request)
+        return verdict if await self._may_create_daemon_sets(user, request.namespace) else verdict.restricted()
 
     async def _decide(self, route: Route, request: AdmissionRequest) -> Verdict:
         """Decide, and again once a missing reference exists: the same ``kubectl apply`` may create it."""

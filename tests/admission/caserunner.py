@@ -51,6 +51,10 @@ class CaseRunner:
         """Whether the user of the case may set any external IP."""
         return self.case is not None and self.case.exempt
 
+    async def permits(self, _user: UserInfo, _namespace: str) -> bool:
+        """Whether the user of the case may create DaemonSets."""
+        return self.case is not None and self.case.exempt
+
     @contextmanager
     def running(self, case: Case) -> Iterator[None]:
         """Create the old object of *case*, evaluate requests against its cluster, and clean up."""
@@ -95,7 +99,9 @@ def case_runner(plane: ControlPlane, loop: LoopThread) -> Iterator[CaseRunner]:
     runner = CaseRunner(plane, ApiClient(plane))
     routes = {path: replace(route, decide=partial(runner.decide, route)) for path, route in ROUTES.items()}
     server, client = (
-        WebhookServer(Snapshot(), routes=routes, may_set_external_ips=runner.exempts),
+        WebhookServer(
+            Snapshot(), routes=routes, may_set_external_ips=runner.exempts, may_create_daemon_sets=runner.permits
+        ),
         Client.from_settings(str(plane.kubeconfig)),
     )
     port = loop.run(server.start("127.0.0.1", 0))

@@ -6,11 +6,13 @@ import msgspec
 import pytest
 
 from kavip.admission import policy
-from kavip.admission.chain import ALLOWED
+from kavip.admission.chain import ALLOWED, PolicyOptions
+from kavip.admission.groups import RUNS_IN_PODS
 from kavip.admission.verdict import Verdict
-from kavip.api.group import Instances, KeepalivedGroup
+from kavip.api.group import GroupSpec, Instances, KeepalivedGroup
 from kavip.api.review import Operation, Review
 from kavip.names import Reason
+from kavip.podtemplate.permissions import ALL_PERMITTED
 from kavip.snapshot import Object, Snapshot
 from tests.support.build import group, node, service
 
@@ -143,3 +145,78 @@ def test_removing_the_default_label_names_the_affected_services() -> None:
     (warning,) = evaluate(new, *many[:1], group("lb/heir", default=True), old=old).warnings
     assert "removing the label moves 1 Service to lb/heir: shop/a; annotate" in warning
     assert evaluate(new, service("shop/own", group="lb/edge"), old=old) == ALLOWED
+
+
+HARMLESS = {
+    "advert_interval_milliseconds",
+    "allow_verbatim",
+    "allowed_namespaces",
+    "blacklist_router_ids",
+    "checks",
+    "daemonset_pod_priority_class_name",
+    "drain_on",
+    "image_pull_secrets",
+    "instances",
+    "interface",
+    "interface_from_ip",
+    "metrics_port",
+    "no_preempt",
+    "openshift_cluster_name",
+    "password_auth",
+    "placement",
+    "preempt_delay_seconds",
+    "resources",
+    "segment",
+    "unicast_enabled",
+    "update_strategy",
+    "virtual_ips",
+    "vrrp_interface",
+    "vrrp_version",
+}
+"""Fields that choose neither a program nor a right nor a node of the pods."""
+TEMPLATED = group("lb/edge", pod_template={"spec": {"priorityClassName": "x"}})
+PERMITTED = PolicyOptions(templates=ALL_PERMITTED)
+
+
+def conditional(new: KeepalivedGroup, old: KeepalivedGroup | None) -> list[str]:
+    """The fields whose change needs the right to create DaemonSets."""
+    review = Review(Operation.UPDATE if old else Operation.CREATE, new, old)
+    found = policy.review(review, Snapshot(), options=PERMITTED)
+    assert found.allowed
+    return [each.field for each in found.conditional]
+
+
+def test_each_field_needs_the_right_of_a_template_or_is_known_as_harmless() -> None:
+    """A new field of groups is classified before it exists."""
+    assert {each.name for each in msgspec.structs.fields(GroupSpec)} == HARMLESS | RUNS_IN_PODS.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("affinity", {"nodeAffinity": {}}),
+        ("agent_image", "x"),
+        ("allow_scripts", True),
+        ("daemonset_pod_annotations", {"a": "b"}),
+        ("image", "x"),
+        ("node_selector", {"a": "b"}),
+        ("service_account_name", "x"),
+        ("tolerations", []),
+        ("verbatim_config", {"vrrp_garp_master_refresh": "60"}),
+    ],
+)
+def test_what_runs_beside_a_template_needs_the_right_too(name: str, value: Any) -> None:
+    """With a template, and not without one."""
+    changed = msgspec.structs.replace(TEMPLATED, spec=msgspec.structs.replace(TEMPLATED.spec, **{name: value}))
+    assert conditional(changed, TEMPLATED) == [f"spec.{RUNS_IN_PODS[name]}"]
+    assert conditional(group("lb/edge", **{name: value}), group("lb/edge")) == []
+
+
+def test_a_template_needs_the_right_to_come_and_to_change() -> None:
+    """To stay and to go it needs none, nor do other fields."""
+    plain = group("lb/edge")
+    assert conditional(TEMPLATED, None) == conditional(TEMPLATED, plain) == ["spec.podTemplate"]
+    assert conditional(group("lb/edge", pod_template={}), TEMPLATED) == ["spec.podTemplate"]
+    assert conditional(TEMPLATED, TEMPLATED) == conditional(plain, TEMPLATED) == []
+    moved = msgspec.structs.replace(TEMPLATED, spec=msgspec.structs.replace(TEMPLATED.spec, metrics_port=9700))
+    assert conditional(moved, TEMPLATED) == []

@@ -1,6 +1,7 @@
 """The table of refusals: each case has exactly its causes and warnings, and its correction is accepted."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import jsonpatch
@@ -31,7 +32,7 @@ def evaluate(case: Case, submitted: Manifest) -> Verdict:
     mutated = refusals.read(_mutated(case, {**submitted, "status": status}))
     old = refusals.read(case.old) if case.old else None
     found = policy.review(Review(case.operation, mutated, old), snapshot, options=case.options)
-    return found.exempted() if case.exempt else found
+    return replace(found.exempted(), conditional=()) if case.exempt else found.restricted()
 
 
 def _mutated(case: Case, submitted: Manifest) -> Any:

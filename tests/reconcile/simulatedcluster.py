@@ -26,6 +26,7 @@ from kavip.api.workload import (
     Role,
     RoleBinding,
 )
+from kavip.podtemplate.defaulttemplate import NO_TEMPLATE, DefaultTemplate
 from kavip.reconcile.group.manifests import digest
 from kavip.reconcile.group.reconcile import plan_group
 from kavip.reconcile.observed.agentstates import AgentStates, ExcludedInstance, NodeState
@@ -117,9 +118,10 @@ class SimulatedCluster:
         *,
         agents: AgentStates = AgentStates(),  # noqa: B008 - frozen
         options: ReconcileOptions = ReconcileOptions(),  # noqa: B008 - frozen
+        template: DefaultTemplate = NO_TEMPLATE,
     ) -> None:
         """Start with *snapshot*. The clock changes only by :meth:`later`."""
-        self.snapshot, self.agents, self.options = snapshot, agents, options
+        self.snapshot, self.agents, self.options, self.template = snapshot, agents, options, template
         self.objects, self.records = OwnedObjects(), Records()
         self.now = NOW
         self.removed: list[str] = []
@@ -201,7 +203,7 @@ class SimulatedCluster:
     @property
     def _observed(self) -> Observed:
         agents = replace(self.agents, at=(self.now - NOW).total_seconds())
-        return Observed(agents, self.objects, self.records)
+        return Observed(agents, self.objects, self.records, self.template)
 
     def _carry_out(self, plan: Plan) -> None:
         for write in plan.writes:

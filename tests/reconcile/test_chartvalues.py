@@ -49,6 +49,10 @@ def test_pools_come_before_groups() -> None:
             {"groups": [{**GROUP, "spec": {"interface": "eth0", "virtualIPs": [{"adress": "192.0.2.1"}]}}]},
             "groups[0].spec.virtualIPs[0].adress: unknown field; did you mean address?",
         ),
+        (
+            {"groups": [{**GROUP, "spec": {"interface": "eth0", "podTemplate": {}}}]},
+            "groups[0].spec.podTemplate: kavip would set it with its own rights; create this group with kubectl",
+        ),
     ],
 )
 def test_a_malformed_entry_is_named_by_its_path(values: dict[str, Any], message: str) -> None:

@@ -19,7 +19,7 @@ from kavip.kube.client import Client
 from kavip.kube.reviewer import CACHE_SECONDS, MAX_IN_FLIGHT, MAX_WAITING
 from kavip.names import VALIDATE_SERVICE_PATH, Reason
 from kavip.snapshot import Snapshot
-from kavip.webhook.authorizer import ExternalIPAuthorizer
+from kavip.webhook.authorizer import Authorizer
 from kavip.webhook.server import Route, WebhookServer
 from tests.webhook.httpclient import connected, review_body
 
@@ -88,7 +88,7 @@ async def test_rbac_decides_and_the_answer_is_cached(plane: ControlPlane) -> Non
     """By user and by group, cluster-wide; a removed permission has an effect after the cache time."""
     clock = Clock()
     async with Client.from_settings(str(plane.kubeconfig)) as client:
-        authorizer = ExternalIPAuthorizer(client, clock=clock)
+        authorizer = Authorizer(client, clock=clock)
 
         async def may(user: UserInfo) -> bool:
             """Whether *user* is permitted soon: the API server reads RBAC objects by watches."""
@@ -104,7 +104,7 @@ async def test_rbac_decides_and_the_answer_is_cached(plane: ControlPlane) -> Non
         assert not await authorizer.may_set_external_ips(UNPRIVILEGED)
         assert not await authorizer.may_set_external_ips(OPERATOR)
         assert not await authorizer.may_set_external_ips(TENANT)
-        openshift = ExternalIPAuthorizer(client, is_openshift=lambda: True)
+        openshift = Authorizer(client, is_openshift=lambda: True)
         answers = [await openshift.may_set_external_ips(each) for each in (OPERATOR, GRANTED, TENANT)]
         assert answers == [True, False, False]
         plane.kubectl("delete", "clusterrolebinding", "kavip-test-externalips")
@@ -140,9 +140,9 @@ class FakeClient:
         return SubjectAccessReview(status=AccessStatus(allowed=self.users[-1] == "ann"))
 
 
-def authorizer_of(client: FakeClient, clock: Clock) -> ExternalIPAuthorizer:
+def authorizer_of(client: FakeClient, clock: Clock) -> Authorizer:
     """An authorizer that sends reviews by *client*."""
-    return ExternalIPAuthorizer(cast("Client", client), clock=clock)
+    return Authorizer(cast("Client", client), clock=clock)
 
 
 async def test_answers_are_kept_by_hash_until_they_expire() -> None:
@@ -162,7 +162,7 @@ async def test_answers_are_kept_by_hash_until_they_expire() -> None:
 async def test_few_requests_are_in_flight() -> None:
     """Equal ones are sent once, few others wait, and the rest is not sent."""
     client = FakeClient(is_open=False)
-    authorizer = ExternalIPAuthorizer(cast("Client", client), timeout=60.0)
+    authorizer = Authorizer(cast("Client", client), timeout=60.0)
     users = [GRANTED, *(UserInfo(username=f"u{number}") for number in range(1500)), GRANTED]
     asking = [asyncio.create_task(authorizer.may_set_external_ips(user)) for user in users]
     await asyncio.sleep(0)
@@ -192,12 +192,46 @@ async def test_there_is_no_review_of_an_oversized_user() -> None:
 async def test_the_question_is_that_of_the_platform(*, is_openshift: bool, requested: tuple[str, str]) -> None:
     """The review is for all namespaces, so that no Role grants it; OpenShift has its own permission."""
     client = FakeClient()
-    authorizer = ExternalIPAuthorizer(cast("Client", client), is_openshift=lambda: is_openshift)
+    authorizer = Authorizer(cast("Client", client), is_openshift=lambda: is_openshift)
     assert await authorizer.may_set_external_ips(GRANTED)
     (attributes,) = client.requested
     assert (attributes.get("group", ""), attributes["resource"]) == requested
     assert (attributes["verb"], attributes["subresource"]) == ("create", "externalips")
     assert "namespace" not in attributes
+
+
+async def test_the_question_about_daemonsets_is_that_of_the_namespace() -> None:
+    """It is another question in another namespace, so no answer is used for both."""
+    client = FakeClient()
+    authorizer = Authorizer(cast("Client", client))
+    for namespace in ("lb", "shop", "lb"):
+        assert await authorizer.may_create_daemon_sets(GRANTED, namespace)
+    wanted = {"verb": "create", "group": "apps", "resource": "daemonsets"}
+    assert client.requested == [{**wanted, "namespace": each} for each in ("lb", "shop")]
+    assert not await authorizer.may_create_daemon_sets(UNPRIVILEGED, "lb")
+
+
+@pytest.mark.parametrize("answer", [True, False])
+async def test_a_conditional_refusal_depends_on_the_right(*, answer: bool) -> None:
+    """Without the right to create DaemonSets in the namespace of the request, the object is refused with 403."""
+    refusal, requested = Refusal(Reason.PERMISSION_MISSING, "not yours", "spec.podTemplate"), list[tuple[str, str]]()
+
+    async def may(user: UserInfo, namespace: str) -> bool:
+        requested.append((user.username, namespace))
+        return answer
+
+    for others in ((), (OTHER,)):
+        requested.clear()
+        found = Verdict(others, conditional=(refusal,))
+        routes = {VALIDATE_SERVICE_PATH: Route(lambda *_, found=found: found)}
+        async with connected(WebhookServer(Snapshot(), routes=routes, may_create_daemon_sets=may)) as connection:
+            body = json.loads(review_body(VALIDATE_SERVICE_PATH, {"metadata": {"name": "edge", "namespace": "lb"}}))
+            body["request"] |= {"userInfo": {"username": "jane"}, "namespace": "lb"}
+            response = await connection.review(VALIDATE_SERVICE_PATH, json.dumps(body).encode())
+        assert response["allowed"] == (answer and not others)
+        assert requested == ([] if others else [("jane", "lb")])
+        if not answer and not others:
+            assert response["status"]["code"] == 403
 
 
 EXTERNAL = Refusal(Reason.ADDRESS_NOT_ALLOWED, "not yours", "spec.externalIPs[0]")
@@ -248,7 +282,7 @@ async def test_an_unresponsive_api_server_keeps_the_refusal(tmp_path: Path) -> N
         kubeconfig = tmp_path / "config"
         kubeconfig.write_text(KUBECONFIG.format(port=silent.getsockname()[1]))
         async with Client.from_settings(str(kubeconfig)) as client:
-            authorizer = ExternalIPAuthorizer(client)
+            authorizer = Authorizer(client)
             start = perf_counter()
             assert not await authorizer.may_set_external_ips(GRANTED)
             assert 0.9 < perf_counter() - start < 30

@@ -310,6 +310,15 @@ every API server has apiregistration.k8s.io, helm's own list has not. */}}
 {{- end }}
 {{- end }}
 
+{{- /* CEL: whether pods in the namespace of the request may come from a patch; "" if patches are permitted nowhere. */}}
+{{- define "kavip.patched" -}}
+{{- if or .Values.keepalivedTemplateFromConfigMap (has "*" .Values.templates.namespaces) -}}
+true
+{{- else if .Values.templates.namespaces -}}
+request.namespace in {{ .Values.templates.namespaces | uniq | sortAlpha | toJson }}
+{{- end -}}
+{{- end }}
+
 {{- /* The user name of the account that runs .component, webhook or controller; with one Deployment both are kavip. */}}
 {{- define "kavip.user" -}}
 system:serviceaccount:{{ .root.Release.Namespace }}:kavip{{ if ne .root.Values.topology "combined" }}-{{ .component }}{{ end }}

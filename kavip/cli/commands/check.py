@@ -49,7 +49,7 @@ def check(
     given = [each.object for each in contents.found]
     listing = asyncio.run(cluster.list_for_plan(kubeconfig, context=context, given=given)) if live else None
     simulated = simulate.admit(
-        given, group_namespaces=group_namespaces, settings=PolicyOptions(**policy), cluster=listing
+        given, group_namespaces=group_namespaces, settings=PolicyOptions.of(**policy), cluster=listing
     )
     places = {each.key: str(each) for each in contents.found}
     for line in planoutput.warnings(simulated, places):

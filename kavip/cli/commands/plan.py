@@ -51,7 +51,7 @@ def plan(
     from kavip.cli.sources import cluster, files
     from kavip.cli.views import planoutput, simulate
 
-    given, settings = files.load(paths), PolicyOptions(**policy)
+    given, settings = files.load(paths), PolicyOptions.of(**policy)
     if diff:
         listing = asyncio.run(cluster.list_for_diff(kubeconfig, context=context, given=given))
         _print_diff(given, listing, group_namespaces=group_namespaces, settings=settings, output=output)
@@ -84,7 +84,7 @@ def _print_diff(
     """Print what *given* would change in the cluster of *listing*, and exit."""
     from kavip.cli.views import diff, simulate
 
-    options = diff.settings_of(listing, ipam=settings.ipam)
+    options = diff.settings_of(listing, ipam=settings.ipam, templates=settings.templates)
     simulated = simulate.plan(
         given, group_namespaces=group_namespaces, settings=settings, cluster=listing, options=options
     )

@@ -54,12 +54,18 @@ def render(
     With --static, print static pods instead, the same for every node, or write the files of systemd units for each
     node.
     """
+    from kavip.admission.chain import PolicyOptions
     from kavip.cli.sources import files
     from kavip.cli.views import planoutput, simulate, static
+    from kavip.podtemplate.permissions import ALL_PERMITTED
     from kavip.reconcile.plan import ReconcileOptions
 
-    given = static.with_nodes(nodes, files.load(paths))
-    simulated = simulate.plan(given, group_namespaces=group_namespaces, options=ReconcileOptions(image=image))
+    simulated = simulate.plan(
+        static.with_nodes(nodes, files.load(paths)),
+        group_namespaces=group_namespaces,
+        settings=PolicyOptions(templates=ALL_PERMITTED),
+        options=ReconcileOptions(image=image, templates=ALL_PERMITTED),
+    )
     if shape is None:
         for key, text in simulated.configurations.items():
             if group in ("", key):

@@ -13,6 +13,7 @@ from kavip.cli.views.listing import Listing
 from kavip.cli.views.objectdiff import diffs_of
 from kavip.cli.views.simulate import Simulation
 from kavip.cli.views.switchover import GroupSwitchover, switchover_of
+from kavip.podtemplate.permissions import TemplatePermissions
 from kavip.reconcile.plan import ReconcileOptions
 from kavip.snapshot import Snapshot
 
@@ -88,7 +89,7 @@ def data(diff: ClusterDiff) -> dict[str, Any]:
     }
 
 
-def settings_of(cluster: Listing, *, ipam: str) -> ReconcileOptions:
+def settings_of(cluster: Listing, *, ipam: str, templates: TemplatePermissions) -> ReconcileOptions:
     """The settings of the kavip that runs in *cluster*, read from its DaemonSets; the defaults if there is none."""
     groups = Snapshot.from_objects(cluster.objects).groups
     for what, daemonset in sorted(cluster.written.items()):
@@ -105,10 +106,11 @@ def settings_of(cluster: Listing, *, ipam: str) -> ReconcileOptions:
             pull_policy=agent.get("imagePullPolicy", names.PULL_POLICY),
             pull_secrets=tuple(each["name"] for each in pod.get("imagePullSecrets") or () if each not in own_secrets),
             ipam=ipam,
+            templates=templates,
             agent_allowed_cidrs=environment.get("KAVIP_AGENT_ALLOWED_CIDRS", ""),
             agent_metrics=environment.get("KAVIP_AGENT_METRICS", names.Exporter.GEN2BRAIN.value),
         )
-    return ReconcileOptions(ipam=ipam)
+    return ReconcileOptions(ipam=ipam, templates=templates)
 
 
 def _addresses(before: Snapshot, after: Snapshot) -> Iterator[FieldChange]:

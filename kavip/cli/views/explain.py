@@ -26,6 +26,7 @@ from kavip.cli.views.places import AddressPlace, places_of
 from kavip.cli.views.scope import check_service
 from kavip.ipam.explain import Explanation, explain
 from kavip.names import ConditionType, Reason
+from kavip.podtemplate.permissions import ALL_PERMITTED
 from kavip.reconcile.plan import ReconcileOptions
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import KINDS, Object, Snapshot, is_candidate
@@ -106,7 +107,7 @@ def refusals_of(
     """Why admission would refuse the Service *key* among *objects* of files; none for a Service of a cluster."""
     if any(isinstance(each, Service) and each.key == key and each.metadata.uid for each in objects):
         return ()
-    settings = chain.PolicyOptions(ipam=ipam)
+    settings = chain.PolicyOptions(ipam=ipam, templates=ALL_PERMITTED)
     refused = simulate.admit(objects, group_namespaces=group_namespaces, settings=settings).refused
     found = (each for each in refused if (each.kind, f"{each.namespace}/{each.name}") == (names.SERVICE, key))
     return tuple(describe(refusal) for each in found for refusal in each.verdict.refusals)

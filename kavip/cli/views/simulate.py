@@ -232,7 +232,10 @@ def plan(
     """Admit *objects*, and run the controller's plans on all of them until nothing changes."""
     admitted = admit(objects, group_namespaces=group_namespaces, settings=settings, cluster=cluster)
     snapshot, made = admitted.snapshot, _made(cluster)
-    options, bodies = options or ReconcileOptions(ipam=settings.ipam), dict[tuple[str, str], Mapping[str, Any]]()
+    options, bodies = (
+        options or ReconcileOptions(ipam=settings.ipam, templates=settings.templates),
+        dict[tuple[str, str], Mapping[str, Any]](),
+    )
     for _ in range(_MOST_ROUNDS):
         before = _state(snapshot)
         bodies = _plan_all(snapshot, made, options)

@@ -19,6 +19,7 @@ Reconciles one KeepalivedGroup. PURE.
 * :mod:`~kavip.reconcile.group.rollout`: what to publish, apply and replace now:
   :mod:`~kavip.reconcile.group.objects`: the objects to apply and the pods to annotate;
   :mod:`~kavip.reconcile.group.manifests`: these objects as data;
+  :mod:`~kavip.reconcile.group.podtemplate`: the DaemonSet after the patches of its pods;
 * :mod:`~kavip.reconcile.group.outdated`: the Services whose conditions are outdated;
 * :mod:`~kavip.reconcile.group.status`: the status, and its conditions :mod:`~kavip.reconcile.group.accepted`,
   :mod:`~kavip.reconcile.group.programmed`, :mod:`~kavip.reconcile.group.ready`;

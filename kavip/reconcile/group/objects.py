@@ -2,7 +2,8 @@
 The objects of a group: which of them must be applied, and which pods must be annotated.
 
 A group needs its ConfigMap and its DaemonSet: if one of them belongs to another program, or the API server rejects
-it, neither is written. The objects for Prometheus come after them and never stop the group.
+it, neither is written. A patch of the pod template that cannot be used stops the DaemonSet alone. The objects for
+Prometheus come after them and never stop the group.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ from kavip.reconcile.group import manifests
 from kavip.reconcile.group.desired import Desired
 from kavip.reconcile.group.existing import Existing, find_conflict
 from kavip.reconcile.group.manifests import Manifest, digest
+from kavip.reconcile.group.podtemplate import patched_daemon_set
 from kavip.reconcile.observed.agentstates import NodeState
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.observed.ownership import GroupObject
@@ -53,8 +55,9 @@ class ObjectsPlan:
     What to write of the objects of one group.
 
     *has_objects*: ConfigMap and DaemonSet may exist. *is_current*: nothing is left to apply. *problem*: why ConfigMap
-    and DaemonSet are not written; *monitoring_problem*: the same for the objects for Prometheus; *pods_problem*: why
-    pods are not annotated. *recheck*: after how many seconds such a problem is looked at again.
+    and DaemonSet are not written; *template_problem*: why the DaemonSet alone is not; *monitoring_problem*: the same
+    for the objects for Prometheus; *pods_problem*: why pods are not annotated. *recheck*: after how many seconds such a
+    problem is looked at again.
     """
 
     applies: tuple[Apply, ...] = ()
@@ -62,6 +65,7 @@ class ObjectsPlan:
     has_objects: bool = False
     is_current: bool = False
     problem: Refusal | None = None
+    template_problem: Refusal | None = None
     monitoring_problem: Refusal | None = None
     pods_problem: Refusal | None = None
     recheck: float | None = None
@@ -87,6 +91,9 @@ def plan_objects(
         bodies = _needed_bodies(group, existing, desired, published, options, detection=desired.detection.fresh)
     if problem := _unlisted(group, options):
         return ObjectsPlan(problem=problem)
+    config_map, daemon_set = bodies
+    patched = patched_daemon_set(group, daemon_set, observed.template, options)
+    bodies = (config_map, patched.body) if patched.body else (config_map,)
     problem, recheck = _rejection(bodies, observed, now=now)
     if problem:
         return ObjectsPlan(problem=problem, recheck=recheck)
@@ -100,7 +107,8 @@ def plan_objects(
         applies=applies,
         annotations=() if pods_problem else annotations,
         has_objects=True,
-        is_current=desired.is_persisted and not applies,
+        is_current=desired.is_persisted and not applies and not patched.problem,
+        template_problem=patched.problem,
         monitoring_problem=monitoring_problem,
         pods_problem=pods_problem,
         recheck=min(filter(None, (recheck, pods_recheck)), default=None),

@@ -4,6 +4,7 @@ The second input of a decision: what the controller has observed besides the Sna
 
 from dataclasses import dataclass, field
 
+from kavip.podtemplate.defaulttemplate import NO_TEMPLATE, DefaultTemplate
 from kavip.reconcile.observed.agentstates import AgentStates
 from kavip.reconcile.observed.objects import OwnedObjects
 from kavip.reconcile.observed.records import Records
@@ -15,9 +16,10 @@ class Observed:
     What decisions read besides the Snapshot, and never change.
 
     *agents*: what the agents reported. *objects*: the objects that groups own. *records*: what the controller recorded
-    of its own plans and writes.
+    of its own plans and writes. *template*: the patch of the pods of every group.
     """
 
     agents: AgentStates = field(default_factory=AgentStates)
     objects: OwnedObjects = field(default_factory=OwnedObjects)
     records: Records = field(default_factory=Records)
+    template: DefaultTemplate = NO_TEMPLATE

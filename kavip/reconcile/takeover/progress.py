@@ -24,7 +24,7 @@ from kavip.vrrp import operatorconfig
 from kavip.vrrp.coexistence import Coexistence
 from kavip.vrrp.operatorconfig import OperatorInstance
 
-_OLD_CONTAINERS: Final = frozenset({"keepalived", "config-reloader"})
+_OLD_CONTAINERS: Final = frozenset({names.KEEPALIVED_CONTAINER, names.OLD_AGENT_CONTAINER})
 """Containers of a pod of keepalived-operator. A pod of kavip has the first one too, and its agent."""
 
 

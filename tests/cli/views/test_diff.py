@@ -18,6 +18,7 @@ from kavip.api.workload import ConfigMap, ManagedFields, Written, WrittenMetadat
 from kavip.cli.views import diff, objectdiff, simulate
 from kavip.cli.views.apply import applied
 from kavip.cli.views.listing import Listing
+from kavip.podtemplate.permissions import TemplatePermissions
 from kavip.reconcile.group.manifests import config_map
 from kavip.reconcile.plan import ReconcileOptions
 from kavip.reconcile.rollout.configmap import PublishedRevisions, Revision, read_published, settings_of
@@ -61,7 +62,9 @@ def applied_by_kavip(daemonset: Mapping[str, Any]) -> dict[str, Written]:
 
 def diff_text(published: list[Any], cluster: Listing) -> str:
     """The text of the difference."""
-    planned = simulate.plan(published, cluster=cluster, options=diff.settings_of(cluster, ipam="auto"))
+    planned = simulate.plan(
+        published, cluster=cluster, options=diff.settings_of(cluster, ipam="auto", templates=TemplatePermissions())
+    )
     return diff.text(diff.diff_of(planned, cluster))
 
 
@@ -126,7 +129,7 @@ def test_the_settings_of_the_running_kavip_are_no_difference() -> None:
         each for each in simulate.plan([], cluster=cluster, options=options).objects if each["kind"] == names.DAEMON_SET
     )
     running = Listing(cluster.objects, written=applied_by_kavip(body))
-    assert diff.settings_of(running, ipam="auto") == replace(options, ipam="auto")
+    assert diff.settings_of(running, ipam="auto", templates=TemplatePermissions()) == replace(options, ipam="auto")
     assert "DaemonSet" not in diff_text([], running)
 
 
