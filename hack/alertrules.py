@@ -33,6 +33,11 @@ def prometheus_rule() -> str:
     return f"# `make reference` writes this file.\n{_dumped(found)}"
 
 
+def runbook(alert: str) -> str:
+    """The section about *alert* on the page of runbooks, as a path in this repository."""
+    return f"{PAGE.relative_to(ROOT)}#{alert.lower()}"
+
+
 def page(text: str) -> str:
     """*text*, the page of runbooks, with the table of all alerts, and the rule of each below its heading."""
     table = ["| alert | severity | after | summary |", "|---|---|---|---|", *map(_row, ALERTS)]
@@ -64,7 +69,7 @@ def _alerting(alert: Alert) -> dict[str, Any]:
         "labels": {"severity": alert.severity.value},
         "annotations": {
             "summary": alert.summary,
-            "runbook": f"{PAGE.relative_to(ROOT)}#{alert.name.lower()}",
+            "runbook": runbook(alert.name),
         },
     }
 

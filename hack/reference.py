@@ -10,6 +10,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from hack import alertrules, chartpage, commandoutput, commandpage, refusalpage, refusals, valuesschema
+from hack.dashboards import grafana
 from kavip import names, telemetry
 from kavip.agent.main import PREFIX, AgentSettings
 from kavip.agent.report.dump import Data, Entry
@@ -77,6 +78,7 @@ def pages() -> dict[Path, str]:
         alertrules.PAGE: alertrules.page(alertrules.PAGE.read_text()),
         alertrules.RULES: alertrules.rules(),
         alertrules.PROMETHEUS_RULE: alertrules.prometheus_rule(),
+        **grafana.files(),
         valuesschema.SCHEMA: valuesschema.page(valuesschema.SCHEMA.read_text()),
     }
 
