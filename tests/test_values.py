@@ -101,8 +101,8 @@ def named(schema: dict[str, Any], path: str) -> Iterator[str]:
         yield from named(inner, f"{path}.{name}".lstrip("."))
 
 
-OPAQUE = {"resources", "webhook.resources", "controller.resources"}
-"""Values whose type Kubernetes defines."""
+OPAQUE = {"resources", "webhook.resources", "controller.resources", "dashboards.labels"}
+"""Values with keys that users choose."""
 
 
 def leaves(values: dict[str, Any], path: str = "") -> Iterator[str]:

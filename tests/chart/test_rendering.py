@@ -5,6 +5,7 @@ import json
 import pytest
 import yaml
 
+from hack.dashboards import grafana
 from hack.testbed.place import run
 from hack.testbed.programs import Programs
 from kavip import names
@@ -69,6 +70,34 @@ class TestRendering:
             alert["annotations"]["runbook_url"] = f"{url}#{anchor}"
         assert len(alerts) > 20
         assert linked == plain
+
+    def test_dashboards_are_config_maps(self, helm: Helm) -> None:
+        """Each file is one ConfigMap, with the labels, annotations and namespace of the values; the default is none."""
+        chosen = 'dashboards={"enabled":true,"namespace":"grafana","annotations":{"grafana_folder":"kavip"}}'
+        here, there = (
+            {name: each for each in rendered(helm, setting) for name in each.get("data", ()) if name.endswith(".json")}
+            for setting in ("dashboards.enabled=true", chosen)
+        )
+        for path, text in grafana.files().items():
+            expected = json.loads(text)
+            for panel in expected["panels"]:
+                panel.pop("links", None)  # their address is not known
+            found = here[f"kavip-{path.name}"], there[f"kavip-{path.name}"]
+            assert [json.loads(each["data"][f"kavip-{path.name}"]) for each in found] == [expected, expected]
+            assert [each["metadata"]["namespace"] for each in found] == [manifests.NAMESPACE, "grafana"]
+            assert {each["metadata"]["labels"]["grafana_dashboard"] for each in found} == {"1"}
+            assert found[1]["metadata"]["annotations"] == {"grafana_folder": "kavip"}
+        assert len(here) == len(there) == len(grafana.files())
+        assert not [each for each in rendered(helm) if "grafana_dashboard" in each["metadata"].get("labels", {})]
+
+    def test_panels_lead_to_a_published_runbook(self, helm: Helm) -> None:
+        """With its address each panel links the sections of its alerts."""
+        url = "https://docs.example/kavip/runbooks?version=1"
+        objects = rendered(helm, "dashboards.enabled=true", f'prometheusRule.runbookURL="{url}"')
+        for path, text in grafana.files().items():
+            found = manifests.only(objects, "ConfigMap", f"kavip-dashboard-{path.stem}")
+            expected = text.replace('"url": "docs/howto/runbooks.md#', f'"url": "{url}#')
+            assert json.loads(found["data"][f"kavip-{path.name}"]) == json.loads(expected)
 
     def test_definitions_are_kept(self, helm: Helm) -> None:
         """The chart's CRDs equal config/crd, and uninstalling keeps them."""
