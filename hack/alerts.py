@@ -99,7 +99,8 @@ _VIPS: Final = Section(
         ),
         Alert(
             name="KavipVIPFlapping",
-            expr="sum by (namespace, name) (increase(keepalived_vrrp_become_master[1h])) > 5"
+            # each move changes the label state, so the series of one state alone do not count the moves
+            expr="sum by (namespace, name) (increase(max without (state) (keepalived_vrrp_become_master)[1h:])) > 5"
             " or sum by (namespace, iname) (increase(keepalived_become_master_total[1h])) > 5",
             severity=Severity.WARNING,
             summary="The VIPs of instance {{ $labels.name }}{{ $labels.iname }} moved "

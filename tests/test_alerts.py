@@ -315,6 +315,10 @@ QUIET: Mapping[str, Mapping[str, str]] = {
         MOVES % NODE: "2x59 stale _x3 0 1x174",
         MOVES % 'namespace="lb",pod="edge-9",instance="192.0.2.12:9650"': "0x59 1x179",
     },
+    "a VIP that moves four times in half an hour": {  # each state has a series of its own
+        MOVES % NODE: "1x9 stale _x9 2x9 stale _x9 3x9 stale _x9 4x179",
+        (MOVES % NODE).replace("MASTER", "BACKUP"): "_x10 1x9 stale _x9 2x9 stale _x9 3x9 stale",
+    },
     "a restart of the API server": {
         ERRORS % LEADER: "3x59 3+4x4 19x174",
         RECONCILES: "1x59 1+2x4 9x174",
