@@ -20,7 +20,8 @@ of the text follows from that. The modules, in the order of the data:
   moves are made one after the other;
 * :mod:`~kavip.vrrp.instances`: the model of one group, with :mod:`kavip.vrrp.globaldefs`, :mod:`kavip.vrrp.timing` and
   :mod:`kavip.vrrp.tracking`;
-* :mod:`~kavip.vrrp.config`: the model as the text of ``keepalived.conf``;
+* :mod:`~kavip.vrrp.config`: the model as the text of ``keepalived.conf``; :mod:`kavip.vrrp.nodelines`: other nodes in
+  such a text;
 * :mod:`~kavip.vrrp.identity`, :mod:`kavip.vrrp.running`, :mod:`kavip.vrrp.staging`: what all nodes must agree on, what
   a published text makes them run, and which part of a change may roll from node to node;
 * :mod:`~kavip.vrrp.operatorconfig`, :mod:`kavip.vrrp.coexistence`: what keepalived-operator's daemons run, and the
