@@ -13,6 +13,7 @@ input and for I/O::
     ├── CachesStale            a new leader cannot refresh its caches; another replica shall lead
     ├── QueueClosed            the work queue was shut down; its workers end
     ├── NftablesFailed         a node's nft cannot read or change its tables
+    ├── NoAnswer               an agent, or the API server that an agent asks, does not answer as wanted
     └── ApiError               an error of the API server, or no answer
         ├── NotFound           404
         ├── Conflict           409, an old resourceVersion or a field of another manager
@@ -72,6 +73,10 @@ class QueueClosed(KavipError):
 
 class NftablesFailed(KavipError):
     """The program ``nft`` of a node cannot read or change tables. The message is its first line."""
+
+
+class NoAnswer(KavipError):
+    """A server did not answer an agent as wanted; the text is kavip's, and holds nothing of the answer."""
 
 
 class ApiError(KavipError):

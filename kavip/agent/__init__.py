@@ -9,6 +9,7 @@ It does not talk to Kubernetes: its input is a mounted ConfigMap and Secret, its
   whether a new pod has the password of the others (PURE);
 * :mod:`~kavip.agent.preparation`: localise, test, exclude; :mod:`~kavip.agent.config`: the node's configuration, made
   from the group's (PURE);
+* :mod:`~kavip.agent.peers`: the nodes of a static group, which the agents keep current by themselves;
 * :mod:`~kavip.agent.conflicts`: whether another machine on the LAN has a VIP;
 * :mod:`~kavip.agent.handover`: hands VIPs over when the pod ends;
 * :mod:`~kavip.agent.keepalived`: the daemon: test, install, reload, monitor;

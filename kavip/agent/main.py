@@ -27,6 +27,7 @@ from kavip.agent.http.server import JSON, AgentServer, Network, Page, PageConten
 from kavip.agent.keepalived.configtest import ConfigTest
 from kavip.agent.keepalived.rundir import RunDirectory
 from kavip.agent.mount import PasswordFiles
+from kavip.agent.peers.follower import PeerFollower
 from kavip.agent.reconciler import Reconciler
 from kavip.agent.report.metrics import CONTENT_TYPE, exposition
 from kavip.agent.report.state import AgentStatus, agent_state, encode
@@ -76,6 +77,12 @@ class AgentSettings:
     ca_dir: str = setting("/etc/kavip/ca", "where the CAs of health checks are mounted, CHECK.crt")
     password_dir: str = setting(
         "", "where the group's Secrets are mounted, each in a folder of its own; the ConfigMap names the key"
+    )
+    kubeconfig: str = setting(
+        "", "kubeconfig of an account that may list nodes, for static groups that follow them; empty: they follow none"
+    )
+    state_dir: str = setting(
+        "", "directory that keeps the last list of nodes over reboots; empty: the run directory, which does not"
     )
     run_dir: str = setting("/run/kavip", "directory shared with keepalived: configuration, pid files, dumps")
     keepalived: str = setting("/usr/sbin/keepalived", "the keepalived program that tests configurations")
@@ -175,6 +182,12 @@ def _reconciler(settings: AgentSettings, run_directory: RunDirectory) -> Reconci
         config_test=ConfigTest(settings.keepalived, run_directory, node=settings.node_name),
         ca_dir=Path(settings.ca_dir),
         environment=node_environment(settings.node_ip, os.environ),
+        peers=PeerFollower(
+            settings.node_name,
+            Path(settings.state_dir or settings.run_dir),
+            port=settings.port,
+            kubeconfig=Path(settings.kubeconfig) if settings.kubeconfig else None,
+        ),
     )
 
 
@@ -200,6 +213,7 @@ async def _run(reconciler: Reconciler, settings: AgentSettings, run_directory: R
             group.create_task(reconciler.feeds.endpoints.run()),
             group.create_task(reconciler.conflicts.run(watcher.wake)),
             group.create_task(reconciler.return_routing.run()),
+            group.create_task(reconciler.peers.run(watcher.wake)),
             group.create_task(_listen(server, settings.node_ip, settings.port)),
         ]
         if settings.address:  # otherwise the port is taken: the agent listens on all addresses

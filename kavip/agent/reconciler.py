@@ -34,7 +34,7 @@ from typing import Final
 import structlog
 
 from kavip.agent.config.facts import KUBE_PROXY_INTERFACE, NodeFacts, missing_interfaces
-from kavip.agent.config.localize import addresses_of, interface_on_node
+from kavip.agent.config.localize import addresses_of, interface_on_node, silenced
 from kavip.agent.config.model import LocalizedConfig, MountedConfig, NextConfig, RefusedConfig
 from kavip.agent.config.returnroutes import read_routes
 from kavip.agent.config.switchover import NEAR, running_password, timestamp
@@ -53,6 +53,7 @@ from kavip.agent.keepalived.trackfiles import TrackFiles
 from kavip.agent.mount import PasswordFiles
 from kavip.agent.network import NodeNetwork, arp_problem, filter_problems
 from kavip.agent.newpassword import PAUSE
+from kavip.agent.peers.follower import PeerFollower
 from kavip.agent.preparation import Outcome, Preparation, Rehearsal
 from kavip.agent.report.dump import Dump
 from kavip.agent.report.state import AgentStatus, StateChanges
@@ -82,6 +83,7 @@ class Reconciler:
         config_test: ConfigTest,
         ca_dir: Path = CA_DIR,
         environment: NodeEndpoints = NO_ENVIRONMENT,
+        peers: PeerFollower | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         tracks = TrackFiles(run_directory.tracks)
@@ -95,6 +97,7 @@ class Reconciler:
         self.conflicts, self._conflicts_version = AddressConflicts(self._network), 0
         self._reporter = StatusReporter(node)
         self.return_routing = ReturnRouting()
+        self.peers = peers or PeerFollower(node, run_directory.path)
         self._seen: tuple[Daemon | None, MountedConfig | RefusedConfig, int] | None = None
         self._changes = 0  # of the node's network
         self._due = 0.0
@@ -113,13 +116,14 @@ class Reconciler:
             reload_seconds=self._reloader.reload_seconds,
             removed_addresses=self._network.removed,
             checks=self.feeds.checks.statuses,
-            notes=(*status.notes, *self.feeds.problems, *self.return_routing.problems),
+            notes=(*status.notes, *self.feeds.problems, *self.return_routing.problems, *self.peers.problems),
             routed_pools=self.return_routing.pools,
             locals=self.feeds.endpoints.states,
             hardware=self._network.hardware.public,
             conflicts=self.conflicts.reports,
             asked_addresses=self.conflicts.asked,
             defences=self.conflicts.defences,
+            standings=self.peers.standings(self._reloader.good if self._reloader.config_hash else None),
         )
 
     @property
@@ -137,6 +141,7 @@ class Reconciler:
         await self._read_version()
         await self._reloader.load()
         self._desired.joining.start(self._reloader.good)
+        await self.peers.start(self._reloader.installed if await self._monitor.daemon() else None)
 
     async def prepare(self) -> None:
         """
@@ -151,6 +156,7 @@ class Reconciler:
             mounted, _ = await self._desired.read(self._reloader.installed)
             if isinstance(mounted, MountedConfig):
                 await self.feeds.run_once(mounted)
+                mounted = self.peers.configure(mounted, None)
             await self._apply(None, mounted)
         except Exception:  # the edge: the pod must start in any case
             log.exception("first configuration failed")
@@ -163,13 +169,16 @@ class Reconciler:
         if left is not None and 0 < left <= NEAR:
             await asyncio.sleep(left)
             mounted, left = await self._desired.read(self._reloader.installed)
+        if self.peers.seconds_left <= NEAR:
+            await asyncio.sleep(self.peers.seconds_left)
         if isinstance(mounted, MountedConfig):
             self.feeds.endpoints.configure(mounted.locals)
+            mounted = self.peers.configure(mounted, self._reloader.installed if daemon else None)
         await self._examine_dump()
         if isinstance(mounted, MountedConfig):
             mounted = self._desired.hold_back(mounted)
         seen = daemon, mounted, self._changes
-        soon = max(left - NEAR / 2, 0.0) if left else inf
+        soon = min(max(left - NEAR / 2, 0.0) if left else inf, max(self.peers.seconds_left - NEAR / 2, 0.0))
         pause = self._due - time.monotonic()
         if seen != self._seen or pause <= 0 or self._conflicts_version != self.conflicts.version:
             pause = await self._reconcile(daemon, mounted, left=left)
@@ -180,6 +189,18 @@ class Reconciler:
         """Hand this node's VIPs over (:func:`kavip.agent.handover.hand_over`); no step may run meanwhile or later."""
         check = self._config_test.check
         await hand_over(self._reloader.installed, check=check, files=self._files, monitor=self._monitor)
+        await self.peers.record_end()
+        if self.peers.must_say_goodbye and await self._fall_silent():
+            await self.peers.say_goodbye()
+
+    async def _fall_silent(self) -> bool:
+        """Make keepalived send nothing any more, and hear nothing; return whether it does so."""
+        daemon, installed = await self._monitor.daemon(), self._reloader.installed
+        if daemon is None or installed is None:
+            return True
+        silent = silenced(installed)
+        await asyncio.to_thread(self._files.install, silent)
+        return await self._monitor.send_reload_and_confirm(daemon, silent.configuration)
 
     async def keepalived_runs(self) -> bool:
         """Whether keepalived runs."""

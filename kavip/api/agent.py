@@ -72,6 +72,8 @@ class ProblemCode(StrEnum):
     RETURN_ROUTE_FAILED = "ReturnRouteFailed"
     ROUTING_TABLE_IN_USE = "RoutingTableInUse"
     REQUESTS_FILTERED = "RequestsFiltered"
+    NODES_UNKNOWN = "NodesUnknown"
+    WAITS_FOR_PEER = "WaitsForPeer"
     AGENT_FAILED = "AgentFailed"
 
     @classmethod
@@ -92,6 +94,22 @@ class ConflictKind(StrEnum):
     @classmethod
     def _missing_(cls, value: object) -> "ConflictKind":  # noqa: ARG003 - Enum's signature
         return cls.OTHER
+
+
+class Standing(StrEnum):
+    """Whether a node takes part in a static group whose agents keep the nodes current."""
+
+    NONE = ""
+    """Its agent does not keep the nodes current, or is of an earlier or a later version."""
+    JOINING = "Joining"
+    """It sends no adverts, and cannot become master, until the others accept them."""
+    JOINED = "Joined"
+    LEFT = "Left"
+    """It sends no adverts any more, and its agent stops."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Standing":  # noqa: ARG003 - Enum's signature
+        return cls.NONE
 
 
 class RefusedBy(StrEnum):
@@ -195,7 +213,9 @@ class AgentState(Wire, frozen=True, kw_only=True, omit_defaults=False):
     *refused* and *refused_code*: why the wanted configuration does not run as a whole; *next_refused* and
     *next_refused_code*: why the node cannot switch to the next one. *note* holds the messages of *notes* in one text,
     for a controller of 0.1.0. *missing_interfaces*: those that the wanted and the next configuration name, and that the
-    node lacks. *routed_pools*: the pools whose replies it routes by their gateways.
+    node lacks. *routed_pools*: the pools whose replies it routes by their gateways. *standing*: in a static group that
+    follows nodes; keepalived sends adverts from *sources*, and accepts them from *peers*, or will when the node joins.
+    *file_hash*: of the file of a static group.
     """
 
     node: str = ""
@@ -221,6 +241,10 @@ class AgentState(Wire, frozen=True, kw_only=True, omit_defaults=False):
     conflicts: Annotated[tuple[ConflictReport, ...], Meta(max_length=MOST_CONFLICTS)] = ()
     missing_interfaces: _Many[_Word] = ()
     routed_pools: _Many[_Name] = ()
+    standing: Standing = Standing.NONE
+    sources: _Many[_Name] = ()
+    peers: _Many[_Name] = ()
+    file_hash: _Name = ""
 
 
 def decode_state(body: bytes) -> AgentState:

@@ -73,13 +73,26 @@ class RevisionConfig(Wire, frozen=True):
     routes: tuple[ReturnRoute, ...] = ()
 
 
+class FollowedNodes(Wire, frozen=True):
+    """
+    ``follow``: which Nodes the agents of a static group keep as its nodes.
+
+    *selector*: the labels of these Nodes, as the API takes them. *first*: the node that ranks before all others until
+    its agent stops.
+    """
+
+    selector: str = ""
+    first: str = ""
+
+
 class AgentConfig(RevisionConfig, frozen=True):
     """
     ``agent.json``: what the agent needs in addition to keepalived's text.
 
     *next* is the text that all nodes switch to at *switch_at*; *next_hash* names it. *static*: a static pod, without a
-    controller. The controller reads its own record back: *tries* and *blame* of switches that were called off, and
-    *leads* of a take-over from keepalived-operator. Without *conflict_detection* agents neither ask nor listen.
+    controller; with *follow* its agents keep its nodes current. The controller reads its own record back: *tries* and
+    *blame* of switches that were called off, and *leads* of a take-over from keepalived-operator. Without
+    *conflict_detection* agents neither ask nor listen.
     """
 
     group: str = ""
@@ -94,6 +107,7 @@ class AgentConfig(RevisionConfig, frozen=True):
     checks: tuple[Check, ...] = ()
     locals: tuple[LocalTrack, ...] = ()
     conflict_detection: DetectionConfig | None = None
+    follow: FollowedNodes | None = None
 
 
 def encode_config(config: AgentConfig) -> str:

@@ -50,7 +50,7 @@ def localize(
     """
     if mounted.held:
         return empty(facts.node)
-    if hashlib.sha256(mounted.text.encode()).hexdigest()[:16] != mounted.config_hash:
+    if hash_of(mounted.text) != mounted.config_hash:
         message = "keepalived.conf and agent.json in the ConfigMap do not belong together"
         return RefusedConfig(ProblemCode.MOUNT_INVALID, message)
     interface = _interface_from_ip(mounted, facts) if mounted.interface_from_ip else ""
@@ -58,6 +58,11 @@ def localize(
         return _without_instances(mounted, facts, _no_interface(mounted, facts))
     text = _node_text(mounted, facts, interface=interface)
     return text if isinstance(text, RefusedConfig) else _without_faulty_instances(mounted, text, facts, good)
+
+
+def hash_of(text: str) -> str:
+    """The hash that identifies the group's *text*."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _node_text(mounted: MountedConfig, facts: NodeFacts, *, interface: str) -> str | RefusedConfig:
@@ -182,6 +187,18 @@ def node_lines(text: str, node: str) -> Iterator[str]:
             block = []
         block.append(line)
     yield from _without_peers_if_unlisted(block)
+
+
+def silenced(localized: LocalizedConfig) -> LocalizedConfig:
+    """*localized* as a node runs it that the text does not list: it sends nothing, and is master of nothing."""
+    lines = (_without_source(line) for line in localized.text.split("\n"))
+    return replace(localized, text="\n".join(node_lines("\n".join(lines), "")))
+
+
+def _without_source(line: str) -> str:
+    if not line.startswith(f"    {_SOURCE} "):
+        return line
+    return f"    {_SOURCE} {NO_SOURCE[6 if ':' in line else 4]}"
 
 
 def _without_peers_if_unlisted(block: list[str]) -> Iterator[str]:

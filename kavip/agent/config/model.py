@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kavip.api.agent import NodeProblem, ProblemCode, RefusedBy
-from kavip.api.agentconfig import LocalTrack, ReturnRoute
+from kavip.api.agentconfig import FollowedNodes, LocalTrack, ReturnRoute
 from kavip.api.group import Check
 from kavip.api.spans import AddressSpans
 from kavip.vrrp.tracking import Track
@@ -75,7 +75,7 @@ class MountedConfig:
     *password* is None if there is none; *password_name* identifies it without its content. *held*: why the node
     runs an empty configuration for now. *is_static*: a static pod, without a controller. *next*: the configuration that
     follows at an announced instant; *is_next*: this is that one. *detection*: None: it is off. *pool_interfaces*: those
-    that pools name. *routes*: the way back of replies.
+    that pools name. *routes*: the way back of replies. *follow*: the Nodes that this agent keeps current in the text.
     """
 
     text: str
@@ -94,6 +94,7 @@ class MountedConfig:
     detection: ConflictDetection | None = None
     pool_interfaces: frozenset[str] = frozenset()
     routes: tuple[ReturnRoute, ...] = ()
+    follow: FollowedNodes | None = None
 
     def __repr__(self) -> str:
         """Identify the configuration without its content: it may hold a password."""

@@ -12,10 +12,15 @@ from typing import Final
 from kavip.agent.config.blocks import split
 from kavip.agent.config.facts import NodeFacts
 from kavip.agent.config.model import InstanceFault, LocalizedConfig, ParsedConfig
-from kavip.api.address import read_address
+from kavip.api.address import Address, read_address
 from kavip.api.agent import NodeProblem, ProblemCode
+from kavip.vrrp.instances import LONE_PEER, NO_SOURCE
 
 _SOURCE: Final = r"^ +@{node} unicast_src_ip (\S+)$"
+_RUNNING: Final = re.compile(r"^ +unicast_src_ip (\S+)$", re.MULTILINE)
+_PEERS: Final = re.compile(r"^    unicast_peer \{\n(.*?)^    \}", re.MULTILINE | re.DOTALL)
+_PEER: Final = re.compile(r"^ +([0-9A-Fa-f:.]+)", re.MULTILINE)
+_NOBODY: Final = frozenset((*NO_SOURCE.values(), *LONE_PEER.values()))
 _UNICAST: Final = re.compile(r"^    interface (\S+)$(?:\n    .*)*\n    unicast_src_ip (\S+)$", re.MULTILINE)
 
 
@@ -39,6 +44,14 @@ def unusable_sources(shared: str, text: str, facts: NodeFacts) -> Mapping[str, I
         for source, why in unusable.items()
         if block.name and f" unicast_src_ip {source}\n" in block.text
     }
+
+
+def running_addresses(text: str) -> tuple[frozenset[Address], frozenset[Address]]:
+    """The addresses that keepalived with the localised *text* sends adverts from, and accepts them from."""
+    sources = _RUNNING.findall(text)
+    peers = [each for block in _PEERS.findall(text) for each in _PEER.findall(block)]
+    own, others = (frozenset(filter(None, map(read_address, each))) - _NOBODY for each in (sources, peers))
+    return own, others
 
 
 def source_notes(text: str, configuration: ParsedConfig, facts: NodeFacts) -> Iterator[NodeProblem]:

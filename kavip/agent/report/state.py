@@ -23,12 +23,29 @@ from kavip.api.agent import (
     LocalReport,
     NodeProblem,
     ProblemCode,
+    Standing,
 )
 from kavip.api.instant import instant_text
 
 _INSTANCES: Final = 512
 """Instances whose texts are cached between two answers: 255 VRIDs in two families."""
 _NO_PROBLEM: Final = NodeProblem(ProblemCode.NONE, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Standings:
+    """
+    Whether the node takes part in a static group.
+
+    keepalived runs a configuration that sends adverts from *sources*, and accepts them from *peers*. *file*: the hash
+    of the group's file; *switch_at*: when the node leaves multicast for it.
+    """
+
+    standing: Standing = Standing.NONE
+    sources: tuple[str, ...] = ()
+    peers: tuple[str, ...] = ()
+    file: str = ""
+    switch_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +58,7 @@ class AgentStatus:
     the node's clock meanwhile. *missing* and *next_missing*: the interfaces of the two that the node lacks.
     *new_password_since*: when the mounted password first differed from the running one. *hardware*: the node's hardware
     addresses. *conflicts*: the VIPs that other machines claim; *asked_addresses* and *defences* count the VIPs that the
-    LAN was asked for, and the announcements that defended one.
+    LAN was asked for, and the announcements that defended one. *standings*: in a static group.
     """
 
     node: str
@@ -71,6 +88,7 @@ class AgentStatus:
     missing: frozenset[str] = frozenset()
     next_missing: frozenset[str] = frozenset()
     routed_pools: tuple[str, ...] = ()
+    standings: Standings = Standings()
 
     @property
     def current(self) -> bool:
@@ -121,7 +139,7 @@ def agent_state(status: AgentStatus, dump: Dump | None, changes: StateChanges) -
         prepared=status.prepared,
         next_refused=next_refused.message,
         next_refused_code=next_refused.code,
-        switch_at=status.switch_at,
+        switch_at=status.switch_at or status.standings.switch_at,
         now=status.now,
         new_password=status.new_password_since,
         keepalived=KeepalivedReport(version=status.version, running=dump is not None),
@@ -136,6 +154,10 @@ def agent_state(status: AgentStatus, dump: Dump | None, changes: StateChanges) -
         conflicts=status.conflicts,
         missing_interfaces=tuple(sorted(status.missing | status.next_missing)),
         routed_pools=status.routed_pools,
+        standing=status.standings.standing,
+        sources=status.standings.sources,
+        peers=status.standings.peers,
+        file_hash=status.standings.file,
     )
 
 
