@@ -45,6 +45,7 @@ SOURCES = (
     Source("agnhost", "kubernetes", "k8s.io/kubernetes/test/images/agnhost"),
     Source("coredns", "coredns", "testbed/coredns"),
     Source("olm", "olm", "testbed/olm"),
+    Source("ignition", "ignition", "testbed/ignition"),
 )
 CLUSTER = (
     "etcd",
@@ -57,8 +58,11 @@ CLUSTER = (
     "helm",
 )
 """What a cluster consists of, and what installs a chart on it."""
-TESTS = (*CLUSTER, "metallb", "coredns", "olm")
-"""What the tests use besides: another controller that assigns addresses, cluster DNS, OLM's checks of a bundle."""
+TESTS = (*CLUSTER, "metallb", "coredns", "olm", "ignition")
+"""
+What the tests use besides: another controller that assigns addresses, cluster DNS, OLM's checks of a bundle, and
+Ignition's of what a MachineConfig holds.
+"""
 MIGRATION = (*CLUSTER, "metallb", "metallb-speaker", "traefik")
 """What `make test-migration` uses: the load balancer from which Services come, and a Gateway controller."""
 _CODE: tuple[ModuleType, ...] = (golang,)

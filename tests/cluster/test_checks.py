@@ -65,7 +65,8 @@ def answers(node: Node) -> dict[str, str]:
     return {each["name"]: each["message"] for each in checks}
 
 
-def test_a_static_pod_holds_its_vip(installed: Cluster) -> None:
+@pytest.mark.parametrize("further", [[], ["--follow-nodes"]], ids=["fixed nodes", "nodes that follow"])
+def test_a_static_pod_holds_its_vip(installed: Cluster, further: list[str]) -> None:
     """The output of ``kavip render --static`` runs from kubelet's folder, and ends when its file is removed."""
     (node,) = installed.nodes
     spec: dict[str, Any] = {
@@ -75,7 +76,7 @@ def test_a_static_pod_holds_its_vip(installed: Cluster) -> None:
     }
     group = json.dumps(a_group("edge", **spec) | {"metadata": {"name": "api", "namespace": "kube-system"}})
     flags = ["--static", f"--image={REPOSITORY}:{TAG}", f"--node={node.name}={node.ipv4}"]
-    rendered = CliRunner().invoke(cli, ["render", "--filename=-", *flags], input=group)
+    rendered = CliRunner().invoke(cli, ["render", "--filename=-", *flags, *further], input=group)
     assert rendered.exit_code == 0, rendered.output
     manifest = node.home / "manifests" / "kavip-api.yaml"
     manifest.parent.mkdir(exist_ok=True)

@@ -75,7 +75,7 @@ def test_helm_shares_the_packages_of_kubernetes() -> None:
 
 
 def test_the_demo_builds_only_what_it_shows() -> None:
-    """Other load balancers, a Gateway controller, CoreDNS, agnhost and OLM are built only for what uses them."""
-    others = {"metallb", "metallb-speaker", "traefik", "coredns", "agnhost", "olm"}
+    """Other load balancers, a Gateway controller, CoreDNS, agnhost, OLM, Ignition are built only for what uses them."""
+    others = {"metallb", "metallb-speaker", "traefik", "coredns", "agnhost", "olm", "ignition"}
     assert {source.name for source in programs.SOURCES} - set(programs.CLUSTER) == others
     assert {"metallb-speaker", "traefik"}.isdisjoint(programs.TESTS)

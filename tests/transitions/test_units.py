@@ -81,11 +81,12 @@ class Node:
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[tuple[Segment, dict[str, Node]]]:
-    """Two machines on a segment; one is master and one is backup."""
+def pair(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Segment, dict[str, Node]]]:
+    """Two machines on a segment; one is master and one is backup. The parameter is a further flag of the command."""
     text = EXAMPLE.replace("https://$(NODE_IP):6443/readyz", "http://127.0.0.1:6443/readyz")
     text = text.replace("      caFrom: {name: kube-root-ca.crt}\n", "")
-    flags = ("--node", "n1=192.0.2.11", "--node", "n2=192.0.2.12", "--output-dir", str(tmp_path))
+    flags = ["--node", "n1=192.0.2.11", "--node", "n2=192.0.2.12", "--output-dir", str(tmp_path)]
+    flags += [request.param] if hasattr(request, "param") else []
     found = CliRunner().invoke(cli, ["render", "--filename=-", "--static", "unit", *flags], input=text)
     assert found.exit_code == 0, found.output
     with runs.temporary() as state:
@@ -143,6 +144,16 @@ def test_systemctl_loses_no_answer(pair: tuple[Segment, dict[str, Node]], comman
             wait_for_roles(nodes)
         assert (holder(nodes) == first) == (not moves)
     assert recorded.moved_cleanly(VIP, moves=moves), recorded.timeline()
+
+
+@pytest.mark.parametrize("pair", ["--follow-nodes"], indirect=True)
+def test_units_follow_nodes(pair: tuple[Segment, dict[str, Node]]) -> None:
+    """Without a kubeconfig the nodes of the file count; systemd finds no fault, and both nodes take part."""
+    nodes = pair[1]
+    found = nodes["n1"].host.exec("systemd-analyze", "verify", f"{UNIT}.service", f"{AGENT}.service")
+    assert UNIT not in found.stdout + found.stderr
+    assert sorted(node.host.exec("ls", f"/var/lib/{UNIT}").stdout for node in nodes.values()) == ["nodes.json\n"] * 2
+    holder(nodes)
 
 
 def test_systemd_finds_no_fault(pair: tuple[Segment, dict[str, Node]]) -> None:

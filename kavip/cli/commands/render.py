@@ -3,9 +3,9 @@
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -27,8 +27,9 @@ _IMAGE: Final = "kavip:latest"
     "shape",
     is_flag=False,
     flag_value="pod",
-    type=click.Choice(("pod", "unit")),
-    help="run the groups without an API server: as static pods, or from files for systemd",
+    type=click.Choice(("pod", "kubeadm", "k3s", "machineconfig", "butane", "unit", "rbac")),
+    help="run the groups without an API server: as static pods, also in the shape of a platform, or from files for "
+    "systemd; rbac: the account that --follow-nodes needs",
 )
 @click.option(
     "--node",
@@ -36,6 +37,12 @@ _IMAGE: Final = "kavip:latest"
     multiple=True,
     help="NAME=ADDRESS[,ADDRESS] of a node of the groups, in addition to those in files",
 )
+@click.option(
+    "--follow-nodes",
+    is_flag=True,
+    help="the agents keep the nodes current: they read the Nodes that match the nodeSelector of the group",
+)
+@click.option("--bootstrap", default="", help="with --follow-nodes: the node that ranks first until its kavip stops")
 @click.option("--image", default=_IMAGE, show_default=True, help="kavip's image in static pods")
 @click.option("--output-dir", type=click.Path(path_type=Path), help="where --static unit writes NODE/etc/...")
 def render(
@@ -45,18 +52,20 @@ def render(
     group: str,
     shape: str | None,
     nodes: tuple[str, ...],
+    follow_nodes: bool,
+    bootstrap: str,
     image: str,
     output_dir: Path | None,
 ) -> None:
     """
     Print the keepalived.conf of each group in files.
 
-    With --static, print static pods instead, the same for every node, or write the files of systemd units for each
-    node.
+    With --static, print static pods instead, the same for every node, or in the shape of a platform, or write the files
+    of systemd units for each node.
     """
     from kavip.admission.chain import PolicyOptions
     from kavip.cli.sources import files
-    from kavip.cli.views import planoutput, simulate, static
+    from kavip.cli.views import planoutput, simulate, static, staticplatforms
     from kavip.podtemplate.permissions import ALL_PERMITTED
     from kavip.reconcile.plan import ReconcileOptions
 
@@ -75,15 +84,43 @@ def render(
         click.echo(line, err=True)
     if simulated.refused:
         sys.exit(1)
-    groups = [each for each in static.groups_of(simulated.objects) if group in ("", each.key)]
+    if bootstrap and not follow_nodes:
+        raise click.UsageError("--bootstrap needs --follow-nodes")
+    following = static.Following(bootstrap) if follow_nodes else None
+    chosen = [each for each in simulated.objects if group in ("", static.key_of(each))]
+    groups = static.groups_of(chosen, following=following)
+    if shape == "rbac":
+        _print_objects(objects for each in groups for objects in staticplatforms.account(each))
+        return
     _print_requirements(groups, simulated)
     if shape == "unit":
         _write_units(groups, simulated, output_dir)
         return
     if image == _IMAGE:
         click.echo(f"the pods run {image}: name the image that their nodes have, or can pull, with --image", err=True)
-    for each in groups:
-        click.echo(static.yaml_of(static.static_pod(each)), nl=False)
+    _print_pods(groups, shape)
+
+
+def _print_pods(groups: Sequence["StaticGroup"], shape: str) -> None:
+    """Print the pods of *groups* in *shape*, and where they belong."""
+    from kavip.cli.views import static, staticplatforms
+
+    if shape == "butane":
+        _print_objects([staticplatforms.butane(groups)])
+    elif shape == "machineconfig":
+        _print_objects(map(staticplatforms.machine_config, groups))
+    else:
+        for each in groups if shape in staticplatforms.FOLDERS else ():
+            path = staticplatforms.path_on_node(each, shape)
+            click.echo(f"{each.key}: belongs into {path} on each node", err=True)
+        _print_objects(map(static.static_pod, groups))
+
+
+def _print_objects(objects: Iterable[Mapping[str, Any]]) -> None:
+    from kavip.cli.views import static
+
+    for each in objects:
+        click.echo(static.yaml_of(each), nl=False)
 
 
 def _print_requirements(groups: Sequence["StaticGroup"], simulated: "Simulation") -> None:

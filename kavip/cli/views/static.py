@@ -33,6 +33,13 @@ PRIORITY_CLASS: Final = "system-node-critical"
 LARGEST: Final = 200 << 10
 """Most bytes of configuration: a static pod has it in annotations, which hold 256 KiB in all."""
 
+ACCESS_DIR: Final = "/etc/kavip/access"
+KUBECONFIG: Final = "kubeconfig"
+STATE_DIR: Final = "/var/lib/kavip"
+"""Where the last nodes are kept: on the node and in the pod."""
+
+_ACCESS: Final = "access"
+_STATE: Final = "state"
 _PREFIX: Final = "kavip.io/"
 _NODE: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _NODE_NAME: Final = "KAVIP_AGENT_NODE_NAME"
@@ -63,21 +70,75 @@ class StaticGroup:
         return spec
 
 
-def groups_of(objects: Sequence[Manifest]) -> tuple[StaticGroup, ...]:
-    """The groups with a ConfigMap and a DaemonSet in *objects*."""
+def key_of(body: Manifest) -> str:
+    """``ns/name`` of the object *body*."""
+    return f"{body['metadata'].get('namespace', '')}/{body['metadata']['name']}"
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """How agents keep the nodes current; *bootstrap*: the node that ranks first until its agent stops."""
+
+    bootstrap: str = ""
+
+
+def groups_of(objects: Sequence[Manifest], *, following: Following | None = None) -> tuple[StaticGroup, ...]:
+    """The groups with a ConfigMap and a DaemonSet in *objects*. Raises :class:`BadInput`."""
     found: dict[str, dict[str, Manifest]] = {}
     for body in objects:
-        metadata = body["metadata"]
-        found.setdefault(f"{metadata['namespace']}/{metadata['name']}", {})[body["kind"]] = body
+        found.setdefault(key_of(body), {})[body["kind"]] = body
     pairs = ((each.get(names.CONFIG_MAP), each.get(names.DAEMON_SET)) for _, each in sorted(found.items()))
-    return tuple(StaticGroup(_without_controller(config), pods) for config, pods in pairs if config and pods)
+    groups = (StaticGroup(_without_controller(config), pods) for config, pods in pairs if config and pods)
+    return tuple(_following(each, following) if following else each for each in groups)
 
 
-def _without_controller(config_map: Manifest) -> Manifest:
+def _without_controller(config_map: Manifest, **more: object) -> Manifest:
     """*config_map*, marked as static: without a controller, nodes cannot switch at one instant."""
-    meta = {**json.loads(config_map["data"][names.AGENT_KEY]), "static": True}
-    del meta["conflictDetection"]  # the controller compares what agents hear
+    meta = {**json.loads(config_map["data"][names.AGENT_KEY]), "static": True, **more}
+    meta.pop("conflictDetection", None)  # the controller compares what agents hear
     return {**config_map, "data": {**config_map["data"], names.AGENT_KEY: json.dumps(meta, separators=(",", ":"))}}
+
+
+def _following(group: StaticGroup, following: Following) -> StaticGroup:
+    """*group* with agents that keep its nodes current: the Nodes that the nodeSelector of its pods picks."""
+    text, first = group.config_map["data"][names.CONFIG_KEY], following.bootstrap
+    if not all("\n    unicast_peer {\n" in block for block in text.split("\nvrrp_instance ")[1:]):
+        remedy = "only unicast has peers: set unicastEnabled to true, and give --node an address of each family"
+        raise BadInput(group.key, "--follow-nodes", remedy)
+    if first and not re.search(rf"^    @{re.escape(first)} priority ", text, re.MULTILINE):
+        raise BadInput("--bootstrap", first, f"want a node of group {group.key}: name it with --node too")
+    selector = ",".join(f"{key}={value}" for key, value in sorted((group.pod.get("nodeSelector") or {}).items()))
+    follow = {key: value for key, value in (("selector", selector), ("first", first)) if value}
+    return StaticGroup(_without_controller(group.config_map, follow=follow), _with_access(group))
+
+
+def _with_access(group: StaticGroup) -> Manifest:
+    """The DaemonSet of *group*, whose agents have the kubeconfig and a folder for the last nodes."""
+    mounts = [
+        {"name": _ACCESS, "mountPath": ACCESS_DIR, "readOnly": True},
+        {"name": _STATE, "mountPath": STATE_DIR},
+    ]
+    env = [
+        {"name": "KAVIP_AGENT_KUBECONFIG", "value": f"{ACCESS_DIR}/{KUBECONFIG}"},
+        {"name": "KAVIP_AGENT_STATE_DIR", "value": STATE_DIR},
+    ]
+    agents = {names.AGENT_CONTAINER, names.SETUP_CONTAINER}
+
+    def with_access(container: Manifest) -> Manifest:
+        if container["name"] not in agents:
+            return container
+        return {**container, "env": [*container["env"], *env], "volumeMounts": [*container["volumeMounts"], *mounts]}
+
+    folders = ((_ACCESS, f"{group.folder}/{_ACCESS}"), (_STATE, f"{STATE_DIR}/{group.key.replace('/', '.')}"))
+    volumes = [{"name": name, "hostPath": {"path": path, "type": "DirectoryOrCreate"}} for name, path in folders]
+    pod = {
+        **group.pod,
+        "initContainers": [with_access(each) for each in group.pod["initContainers"]],
+        "containers": [with_access(each) for each in group.pod["containers"]],
+        "volumes": [*group.pod["volumes"], *volumes],
+    }
+    spec = group.daemon_set["spec"]
+    return {**group.daemon_set, "spec": {**spec, "template": {**spec["template"], "spec": pod}}}
 
 
 def with_nodes(given: Sequence[str], objects: Sequence[Object]) -> list[Object]:
@@ -174,6 +235,8 @@ def required_files(group: StaticGroup) -> tuple[str, ...]:
     lines: list[str] = []
     for volume in group.pod["volumes"]:
         folder = f"{group.folder}/{volume['name'].replace('-', '/')}"
+        if volume["name"] == _ACCESS:
+            lines.append(f"needs {folder}/{KUBECONFIG}: a kubeconfig that may list nodes, for root alone")
         if secret := volume.get("secret"):
             meta = json.loads(group.config_map["data"][names.AGENT_KEY])
             key = meta["password"].rpartition("/")[2]
@@ -209,7 +272,8 @@ def _container(group: StaticGroup, name: str) -> Manifest:
 def _on_node(group: StaticGroup, unit: str, text: str) -> str:
     """*text* with the group's folders on a node in place of those of a pod."""
     places = ((CONFIG_DIR, group.folder), (PASSWORD_DIR, f"{group.folder}/password"), (CA_DIR, f"{group.folder}/ca"))
-    for in_pod, on_node in (*places, (RUN_DIR, f"/run/{unit}")):
+    folders = ((ACCESS_DIR, f"{group.folder}/{_ACCESS}"), (STATE_DIR, f"/var/lib/{unit}"), (RUN_DIR, f"/run/{unit}"))
+    for in_pod, on_node in (*places, *folders):
         text = text.replace(in_pod, on_node)
     return text.replace("$(NODE_NAME)", f"${{{_NODE_NAME}}}")
 
@@ -221,6 +285,8 @@ def _environment(group: StaticGroup, unit: str) -> list[str]:
     folders = [f"Environment=KAVIP_AGENT_CA_DIR={group.folder}/ca", f"Environment=TMPDIR=/run/{unit}"]
     # Both units use the folder and neither removes it: the agent cleans up what a killed keepalived left.
     shared = [f"RuntimeDirectory={unit}", "RuntimeDirectoryPreserve=yes"]
+    if any(each["name"] == _STATE for each in group.pod["volumes"]):
+        shared.append(f"StateDirectory={unit}")
     return [f"EnvironmentFile={group.folder}/node.env", *lines, *folders, *shared]
 
 

@@ -1,15 +1,21 @@
 """``kavip render --static``: VIPs without an API, as static pods and as systemd units that really start."""
 
+import base64
 import json
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import yaml
 from click.testing import CliRunner, Result
 
 from hack.testbed.controlplane import ControlPlane
+from hack.testbed.programs import Programs
 from kavip import names
 from kavip.cli.main import cli
+from kavip.errors import BadInput
 from tests.support import manifests
 
 PAGE = manifests.ROOT / "docs" / "howto" / "api-vip.md"
@@ -104,7 +110,9 @@ def test_image_and_password() -> None:
         (("--static", "--node", "../n1=192.0.2.1"), "want NAME=ADDRESS"),
         (("--static", "--node", "n1=web"), "--node"),
         (("--static", "unit", *NODES), "needs --output-dir"),
-        (("--static", "service", *NODES), "is not one of 'pod', 'unit'"),
+        (("--static", "service", *NODES), "is not one of 'pod', 'kubeadm'"),
+        (("--static", "--bootstrap=n1", *NODES), "--bootstrap needs --follow-nodes"),
+        (("--static", "--follow-nodes", "--bootstrap=n9", *NODES), "want a node of group kube-system/api"),
     ],
 )
 def test_a_missing_flag_is_named(flags: tuple[str, ...], fault: str) -> None:
@@ -121,6 +129,103 @@ def test_a_refused_group_is_not_rendered() -> None:
     assert "apiVersion" not in found.stdout
 
 
+FOLLOW = ("--follow-nodes", "--bootstrap=n1")
+ROLE = "node-role.kubernetes.io/control-plane"
+OF_ROLE = EXAMPLE.replace("spec:\n", f'spec:\n  nodeSelector: {{{ROLE}: ""}}\n', 1)
+
+
+def test_a_pod_that_follows_nodes_has_access_to_them() -> None:
+    """The agent knows which Nodes to follow; a kubeconfig and the last nodes are in folders of the node."""
+    body = pod(OF_ROLE, *FOLLOW)
+    meta = json.loads(body["metadata"]["annotations"]["kavip.io/agent.json"])
+    assert meta["follow"] == {"selector": f"{ROLE}=", "first": "n1"}
+    assert list(references(body["spec"])) == []
+    paths = {each["name"]: each["hostPath"]["path"] for each in body["spec"]["volumes"] if "hostPath" in each}
+    assert (paths["access"], paths["state"]) == (f"/etc/kavip/{GROUP}/access", f"/var/lib/kavip/{GROUP}")
+    for container in (*body["spec"]["initContainers"], *body["spec"]["containers"]):
+        mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+        env = {each["name"]: each.get("value") for each in container["env"]}
+        if container["name"] == names.KEEPALIVED_CONTAINER:
+            assert not {"access", "state"} & mounts.keys()
+            continue
+        assert env["KAVIP_AGENT_KUBECONFIG"] == f"{mounts['access']}/kubeconfig"
+        assert env["KAVIP_AGENT_STATE_DIR"] == mounts["state"]
+    needed = f"needs /etc/kavip/{GROUP}/access/kubeconfig: a kubeconfig that may list nodes, for root alone\n"
+    assert needed in render(OF_ROLE, "--static", *NODES, *FOLLOW).stderr
+
+
+def test_without_the_flag_nothing_is_followed() -> None:
+    """A static pod without the flag is as before."""
+    assert "follow" not in json.loads(pod(OF_ROLE)["metadata"]["annotations"]["kavip.io/agent.json"])
+
+
+@pytest.mark.parametrize("more", ["  unicastEnabled: false\n", '  virtualIPs: [{address: "2001:db8::1"}]\n'])
+def test_multicast_has_no_nodes_to_follow(more: str) -> None:
+    """The flag is refused for a group without unicast peers in each family."""
+    text = EXAMPLE.partition("  virtualIPs:")[0] if "virtualIPs" in more else EXAMPLE
+    found = render(text.replace("spec:\n", f"spec:\n{more}", 1), "--static", *NODES, *FOLLOW)
+    assert isinstance(found.exception, BadInput)
+    assert "only unicast has peers" in str(found.exception)
+
+
+@pytest.mark.parametrize(
+    ("platform", "folder"),
+    [("kubeadm", "/etc/kubernetes/manifests"), ("k3s", "/var/lib/rancher/k3s/agent/pod-manifests")],
+)
+def test_the_pod_for_a_platform(platform: str, folder: str) -> None:
+    """It is the same pod; the command says where it belongs."""
+    found = render(OF_ROLE, "--static", platform, *NODES)
+    assert list(manifests.parsed(found.stdout)) == [pod(OF_ROLE)]
+    assert f"kube-system/api: belongs into {folder}/kavip-api.yaml on each node\n" in found.stderr
+
+
+def test_a_machine_config_is_valid(programs: Programs) -> None:
+    """Ignition's own validator finds nothing wrong with it, and it holds the pod."""
+    (body,) = manifests.parsed(render(OF_ROLE, "--static", "machineconfig", *NODES, *FOLLOW).stdout)
+    assert body["metadata"]["labels"] == {"machineconfiguration.openshift.io/role": "master"}
+    config = body["spec"]["config"]
+    done = subprocess.run([programs["ignition"]], input=json.dumps(config), text=True, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    (file,) = config["storage"]["files"]
+    assert (file["path"], file["mode"]) == ("/etc/kubernetes/manifests/kavip-api.yaml", 0o644)
+    content = base64.b64decode(file["contents"]["source"].partition(",")[2]).decode()
+    assert_is_pod_with_spc(content)
+
+
+def test_a_worker_role_names_the_pool() -> None:
+    """The pool of machines follows from the nodeSelector."""
+    text = OF_ROLE.replace(ROLE, "node-role.kubernetes.io/infra")
+    (body,) = manifests.parsed(render(text, "--static", "machineconfig", *NODES).stdout)
+    assert body["metadata"]["name"] == "99-infra-kavip-api"
+
+
+def test_a_butane_file_holds_the_pod() -> None:
+    """It has the fields of Butane's fcos variant; Butane itself is not to be had as a Go module here."""
+    (body,) = manifests.parsed(render(OF_ROLE, "--static", "butane", *NODES, *FOLLOW).stdout)
+    assert (body["variant"], body["version"]) == ("fcos", "1.5.0")
+    (file,) = body["storage"]["files"]
+    assert file.keys() == {"path", "mode", "contents"}
+    assert_is_pod_with_spc(file["contents"]["inline"])
+
+
+def assert_is_pod_with_spc(text: str) -> None:
+    """*text* is the pod, with an SELinux type that may read the folders of the node."""
+    (found,) = manifests.parsed(text)
+    assert found["spec"]["securityContext"].pop("seLinuxOptions") == {"type": "spc_t"}
+    assert found == pod(OF_ROLE, *FOLLOW)
+
+
+def test_units_follow_nodes_too() -> None:
+    """Agent and init command have the kubeconfig and a folder that outlives a reboot."""
+    with TemporaryDirectory() as folder:
+        found = render(OF_ROLE, "--static", "unit", *NODES, *FOLLOW, "--output-dir", folder)
+        assert found.exit_code == 0, found.output
+        text = (Path(folder) / f"n1/etc/systemd/system/{UNIT}-agent.service").read_text()
+    assert f"Environment=KAVIP_AGENT_KUBECONFIG=/etc/kavip/{GROUP}/access/kubeconfig\n" in text
+    assert f"Environment=KAVIP_AGENT_STATE_DIR=/var/lib/{UNIT}\n" in text
+    assert f"StateDirectory={UNIT}\n" in text
+
+
 def test_one_of_several_groups() -> None:
     """--group picks; without it there is one document for each."""
     two = EXAMPLE.replace("name: api", "name: two").replace("192.0.2.200", "192.0.2.201")
@@ -132,10 +237,11 @@ def test_one_of_several_groups() -> None:
 
 
 @pytest.mark.apiserver
-def test_kubelet_would_take_it(control_plane: ControlPlane) -> None:
+@pytest.mark.parametrize("flags", [(), FOLLOW], ids=["fixed nodes", "nodes that follow"])
+def test_kubelet_would_take_it(control_plane: ControlPlane, flags: tuple[str, ...]) -> None:
     """A real API server finds nothing wrong with the pod; kubelet validates static pods with the same code."""
     account = json.dumps({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}})
     control_plane.kubectl("apply", "-n", "kube-system", "--filename=-", input=account)
-    body = pod()
+    body = pod(EXAMPLE, *flags)
     done = control_plane.kubectl("create", "--dry-run=server", "--filename=-", input=json.dumps(body), check=False)
     assert done.returncode == 0, done.stderr
