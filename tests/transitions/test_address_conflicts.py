@@ -66,6 +66,7 @@ def test_nodes_that_get_new_vips_one_after_the_other(make_live_group: MakeLiveGr
     """
     live = make_live_group(3)
     live.apply(group(unicast_enabled=unicast), service("shop/web", WEB))
+    live.load()
     live.wait_for_masters()
     late = live.preferred_nodes()["shop/web"]  # whichever node it is
     with record(live, [WEB]) as recorded, captured(live.lan) as capture:

@@ -45,6 +45,7 @@ def start(live: LiveGroup, services: list[int], **spec: object) -> list[str]:
     """Roll the group out with these Services, wait for their masters, and return the VIPs."""
     vips = [f"192.0.2.{130 + index}" for index in range(len(services))]
     live.apply(group(**spec), *(service(f"shop/s{n}", vip) for n, vip in zip(services, vips, strict=True)))
+    live.load()
     live.wait_for_masters()
     return vips
 
