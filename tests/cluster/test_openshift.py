@@ -45,10 +45,6 @@ def session(cluster: Callable[..., Cluster]) -> Iterator[Session]:
     """Three nodes, two of them load balancers, kavip, and OpenShift's own objects; removed afterwards."""
     found = Session(cluster(nodes=3, images=(image(),)))
     kubectl = found.cluster.kubectl
-    found.cluster.helm(
-        "upgrade", "--install", *release(found.cluster), "--create-namespace", "--set=image.pullPolicy=Never"
-    )
-    create_namespaces(found.cluster, HOME, "demo", ACCOUNT[0])
     apply(found, *KINDS_OF_OPENSHIFT)
     found.cluster.plane.wait_established()
     external = {"autoAssignCIDRs": ["192.0.2.176/28"], "policy": {"allowedCIDRs": ["192.0.2.176/28"]}}
@@ -56,11 +52,18 @@ def session(cluster: Callable[..., Cluster]) -> Iterator[Session]:
         found,
         object_of("Network", "cluster", version="config.openshift.io/v1", spec={"externalIP": external}),
         object_of("Infrastructure", "cluster", version="config.openshift.io/v1"),
-        object_of("ServiceAccount", ACCOUNT[1], namespace=ACCOUNT[0]),
-        a_pool("own", "192.0.2.184/29", "2001:db8:2::180/124", autoAssign=False),
     )
     status = json.dumps({"status": INFRASTRUCTURE})
     kubectl("patch", "infrastructure", "cluster", "--subresource=status", "--type=merge", f"--patch={status}")
+    found.cluster.helm(
+        "upgrade", "--install", *release(found.cluster), "--create-namespace", "--set=image.pullPolicy=Never"
+    )
+    create_namespaces(found.cluster, HOME, "demo", ACCOUNT[0])
+    apply(
+        found,
+        object_of("ServiceAccount", ACCOUNT[1], namespace=ACCOUNT[0]),
+        a_pool("own", "192.0.2.184/29", "2001:db8:2::180/124", autoAssign=False),
+    )
     for node in ("n1", "n2"):
         kubectl("label", "node", node, f"{ROLE}=", "--overwrite")
     try:
