@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
@@ -36,6 +36,7 @@ SECRET: Final = mounts.rendered({"shop/web": "192.0.2.130"}, **mounts.WITH_PASSW
 LOOPBACK, OWN4, OWN6 = held("127.0.0.1/8", "lo"), held("192.0.2.11/24"), held("2001:db8:2::11/64")
 MOVED: Final = (LOOPBACK, held("192.0.2.11/24", "eth1"), held("192.0.2.99/24"))
 NEW: Final = {"conflictDetection": {"probe": ["192.0.2.131"]}}
+FOLLOWS: Final = {"static": True, "follow": {}}
 NAMED: Final = {"authentication": True, "password": "vrrp/password"}
 WEB: Final = Check("web", "http://127.0.0.1:8080/")
 ROUTE: Final = {"pool": "dmz", "interface": "eth0", "table": 1020, "gateways": ["192.0.2.1"], "addresses": []}
@@ -96,6 +97,13 @@ def run_other_password(reconciler: Reconciler) -> None:
     """Let the other nodes run another password."""
     joining = reconciler._desired.joining
     joining._rejected, joining._until = mounts.PASSWORD, float("inf")
+
+
+def without_list(reconciler: Reconciler) -> None:
+    """Let the node take part in a static group, and the API server not answer."""
+    peers = reconciler.peers
+    peers._own = replace(peers._own, sends={each.address.family: each.address for each in (OWN4, OWN6)})
+    peers._unread = "no answer within 5 s"
 
 
 def with_checks(*statuses: CheckStatus) -> Callable[[Reconciler], object]:
@@ -230,6 +238,8 @@ CASES: Final[dict[str, Case]] = {
         before=not_routed(ProblemCode.ROUTING_TABLE_IN_USE), noted=ProblemCode.ROUTING_TABLE_IN_USE
     ),
     "no nftables": Case(before=not_routed(ProblemCode.RETURN_ROUTE_FAILED), noted=ProblemCode.RETURN_ROUTE_FAILED),
+    "a node that joins a static group": Case(meta=FOLLOWS, noted=ProblemCode.WAITS_FOR_PEER),
+    "no list of nodes": Case(meta=FOLLOWS, before=without_list, noted=ProblemCode.NODES_UNKNOWN),
     "untested version": Case(version="2.0.20", noted=ProblemCode.KEEPALIVED_UNTESTED),
     "no version": Case(version="", noted=ProblemCode.KEEPALIVED_UNTESTED),
     "track files ignored": Case(before=ignored, noted=ProblemCode.TRACK_FILES_IGNORED),
