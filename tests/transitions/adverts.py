@@ -66,8 +66,14 @@ class MasterPeriod(NamedTuple):
 
     @property
     def established(self) -> float:
-        """The moment of its second advert to the same target: a new master is established then; else infinite."""
-        return next((each.moment for each in self.adverts[1:] if each.target == self.adverts[0].target), math.inf)
+        """
+        The moment of its second advert to the same target: a new master is established then; else infinite.
+
+        What it sends at once, because it hears a lower priority, does not count.
+        """
+        first = self.adverts[0]
+        later = (each for each in self.adverts[1:] if each.target == first.target)
+        return next((each.moment for each in later if each.moment - first.moment > each.interval / 2), math.inf)
 
     def turns(self, since: float, until: float) -> int:
         """How many rounds of adverts it sent after *since*, until *until*. One round goes to every peer at once."""

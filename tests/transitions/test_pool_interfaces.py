@@ -148,10 +148,14 @@ def test_a_node_without_the_interface_is_left_out(cards: Segment, make_live_grou
     assert sorted(counts[name] for name in ("n1", "n2", "n3")) == [1, 1, 2]
     assert "lacks n4 vlan20" in live.text
     assert all(live.preferred_nodes()[f"shop/web/{vip}"] != "n4" for vip in ON_CARD)
-    status, _, message = conditions(live, names.ConditionType.PROGRAMMED)
-    assert (status, "interface vlan20 is missing there: n4" in message) == ("True", True), message
-    status, _, message = programmed(live, "shop/web")
-    assert (status, "interface vlan20 is missing there: n4" in message) == ("True", True), message
+
+    def names_the_node() -> bool:
+        every = conditions(live, names.ConditionType.PROGRAMMED), programmed(live, "shop/web")
+        return all(
+            status == "True" and "interface vlan20 is missing there: n4" in message for status, _, message in every
+        )
+
+    wait_until(live, "both conditions name the node", names_the_node)
     assert "n4" not in programmed(live, "shop/api")[2]
     assert "shop/api" in live.pods["n4"].instances()
 
