@@ -60,8 +60,13 @@ class StaticGroup:
 
     @property
     def folder(self) -> str:
-        """Its folder on a node; a namespace has no dot in its name, so no two groups have the same folder."""
-        return f"{CONFIG_ROOT}/{self.key.replace('/', '.')}"
+        """Its folder on a node."""
+        return f"{CONFIG_ROOT}/{self.file_name}"
+
+    @property
+    def file_name(self) -> str:
+        """Its key as one name; a namespace has no dot in its name, so no two groups have the same one."""
+        return self.key.replace("/", ".")
 
     @property
     def pod(self) -> Manifest:
@@ -129,7 +134,7 @@ def _with_access(group: StaticGroup) -> Manifest:
             return container
         return {**container, "env": [*container["env"], *env], "volumeMounts": [*container["volumeMounts"], *mounts]}
 
-    folders = ((_ACCESS, f"{group.folder}/{_ACCESS}"), (_STATE, f"{STATE_DIR}/{group.key.replace('/', '.')}"))
+    folders = ((_ACCESS, f"{group.folder}/{_ACCESS}"), (_STATE, f"{STATE_DIR}/{group.file_name}"))
     volumes = [{"name": name, "hostPath": {"path": path, "type": "DirectoryOrCreate"}} for name, path in folders]
     pod = {
         **group.pod,

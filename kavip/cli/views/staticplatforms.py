@@ -28,7 +28,7 @@ _MODE: Final = 0o644
 
 def path_on_node(group: StaticGroup, platform: str) -> str:
     """Where the pod of *group* is a file on the nodes of *platform*."""
-    return f"{FOLDERS[platform]}/kavip-{group.config_map['metadata']['name']}.yaml"
+    return f"{FOLDERS[platform]}/kavip-{group.file_name}.yaml"
 
 
 def machine_config(group: StaticGroup) -> Manifest:
@@ -45,7 +45,7 @@ def machine_config(group: StaticGroup) -> Manifest:
         "apiVersion": "machineconfiguration.openshift.io/v1",
         "kind": "MachineConfig",
         "metadata": {
-            "name": f"99-{role}-kavip-{group.config_map['metadata']['name']}",
+            "name": f"99-{role}-kavip-{group.file_name}",
             "labels": {"machineconfiguration.openshift.io/role": role},
         },
         "spec": {"config": {"ignition": {"version": _IGNITION}, "storage": {"files": [file]}}},
@@ -69,7 +69,8 @@ def account(group: StaticGroup) -> tuple[Manifest, ...]:
     """An account that may list nodes and nothing else, and a token for it that does not expire."""
     namespace = group.config_map["metadata"]["namespace"]
     name = f"{ACCOUNT}-{group.config_map['metadata']['name']}"
-    role_of = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    cluster_wide = f"{ACCOUNT}-{group.file_name}"
+    role_of = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": cluster_wide}
     subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
     rbac = "rbac.authorization.k8s.io/v1"
     return (
@@ -77,13 +78,13 @@ def account(group: StaticGroup) -> tuple[Manifest, ...]:
         {
             "apiVersion": rbac,
             "kind": "ClusterRole",
-            "metadata": {"name": name},
+            "metadata": {"name": cluster_wide},
             "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}],
         },
         {
             "apiVersion": rbac,
             "kind": "ClusterRoleBinding",
-            "metadata": {"name": name},
+            "metadata": {"name": cluster_wide},
             "roleRef": role_of,
             "subjects": [subject],
         },

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -176,7 +177,7 @@ def test_the_pod_for_a_platform(platform: str, folder: str) -> None:
     """It is the same pod; the command says where it belongs."""
     found = render(OF_ROLE, "--static", platform, *NODES)
     assert list(manifests.parsed(found.stdout)) == [pod(OF_ROLE)]
-    assert f"kube-system/api: belongs into {folder}/kavip-api.yaml on each node\n" in found.stderr
+    assert f"kube-system/api: belongs into {folder}/kavip-kube-system.api.yaml on each node\n" in found.stderr
 
 
 def test_a_machine_config_is_valid(programs: Programs) -> None:
@@ -187,7 +188,7 @@ def test_a_machine_config_is_valid(programs: Programs) -> None:
     done = subprocess.run([programs["ignition"]], input=json.dumps(config), text=True, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     (file,) = config["storage"]["files"]
-    assert (file["path"], file["mode"]) == ("/etc/kubernetes/manifests/kavip-api.yaml", 0o644)
+    assert (file["path"], file["mode"]) == ("/etc/kubernetes/manifests/kavip-kube-system.api.yaml", 0o644)
     content = base64.b64decode(file["contents"]["source"].partition(",")[2]).decode()
     assert_is_pod_with_spc(content)
 
@@ -196,7 +197,19 @@ def test_a_worker_role_names_the_pool() -> None:
     """The pool of machines follows from the nodeSelector."""
     text = OF_ROLE.replace(ROLE, "node-role.kubernetes.io/infra")
     (body,) = manifests.parsed(render(text, "--static", "machineconfig", *NODES).stdout)
-    assert body["metadata"]["name"] == "99-infra-kavip-api"
+    assert body["metadata"]["name"] == "99-infra-kavip-kube-system.api"
+
+
+@pytest.mark.parametrize("shape", ["rbac", "machineconfig"])
+def test_groups_of_one_name_overwrite_nothing(shape: str) -> None:
+    """Cluster-scoped objects and files have the namespace of the group in their names."""
+    changed = {"kube-system": "lb", "192.0.2.200": "192.0.2.201", "9750": "9751", "250": "251"}
+    other = re.sub("|".join(changed), lambda each: changed[each[0]], OF_ROLE)
+    found = list(manifests.parsed(render(f"{OF_ROLE}---\n{other}", "--static", shape, *NODES).stdout))
+    named = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in found]
+    assert len(named) == len(set(named)) == {"rbac": 8, "machineconfig": 2}[shape]
+    specs = [each["spec"]["config"]["storage"] for each in found if shape == "machineconfig"]
+    assert len({each["files"][0]["path"] for each in specs}) == len(specs)
 
 
 def test_a_butane_file_holds_the_pod() -> None:
