@@ -55,7 +55,7 @@ def test_each_fault_fires_its_alert_alone_until_it_is_mended(fault: Fault, tmp_p
 
 
 @pytest.mark.parametrize("changed", QUIET.values(), ids=QUIET.keys())
-def test_what_needs_nobody_fires_nothing(changed: Mapping[str, str], tmp_path: Path) -> None:
+def test_normal_operation_fires_nothing(changed: Mapping[str, str], tmp_path: Path) -> None:
     """A roll-out, an upgrade, a drain and a restart of the API server fire no alert at any time."""
     run(tmp_path, {**HEALTHY, **changed}, fired=[])
 

@@ -67,9 +67,9 @@ class Layout:
         draft = self._blob("sha256:draft")
         with draft.open("wb") as file:
             outer = Hashing(file)
-            with tarball.compressed(outer) as stream:  # type: ignore[arg-type]
+            with tarball.compressed(outer) as stream:  # type: ignore[arg-type]  # only write() is called
                 inner = Hashing(stream)
-                write(inner)  # type: ignore[arg-type]
+                write(inner)  # type: ignore[arg-type]  # the same
         draft.rename(self._blob(outer.digest))
         return {"mediaType": LAYER, "digest": outer.digest, "size": outer.size}, inner.digest
 

@@ -311,4 +311,4 @@ QUIET: Mapping[str, Mapping[str, str]] = {
         RECONCILES: "1x59 1+2x4 9x174",
     },
 }
-"""What needs nobody."""
+"""What happens in normal operation."""

@@ -101,7 +101,7 @@ class AddressConflicts:
             found = await inquire(due, self._machines)
             now, clock = time.monotonic(), instant_text(datetime.now(UTC))
             for vip in sorted(found.keys() & self._wanted):
-                self._verdicts.record(vip, found[vip], now=now, time=clock, jitter=random.random())  # noqa: S311
+                self._verdicts.record(vip, found[vip], now=now, time=clock, jitter=random.random())  # noqa: S311 - no secret
             self.asked += len(due)
             self._log_news(clock)
             self.version += self._state() != before

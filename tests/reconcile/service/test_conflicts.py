@@ -15,7 +15,7 @@ RECORD = f"{FIRST} from pool edge"
 
 @pytest.mark.parametrize("reason", [Reason.NO_ENDPOINTS, Reason.ENDPOINTS_OUTSIDE_GROUP])
 def test_an_address_without_endpoints_counts_as_announced(reason: Reason) -> None:
-    """Nodes held it, whoever answered there."""
+    """A node held it, also if no pod answered there."""
     assigned = Condition(type=ConditionType.ADDRESS_ASSIGNED, status="True", reason=Reason.ASSIGNED, message=RECORD)
     advertised = Condition(type=ConditionType.ADVERTISED, status="True", reason=reason)
     bare = build.service("shop/web", holds=[FIRST])

@@ -1,4 +1,4 @@
-"""A sound cluster as ``kavip doctor`` reads it, and parts of it that tests break."""
+"""What ``kavip doctor`` reads of a cluster without a fault, and the parts that tests replace by faulty ones."""
 
 from base64 import b64encode
 from collections.abc import Sequence
