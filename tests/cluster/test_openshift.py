@@ -58,6 +58,7 @@ def session(cluster: Callable[..., Cluster]) -> Iterator[Session]:
     found.cluster.helm(
         "upgrade", "--install", *release(found.cluster), "--create-namespace", "--set=image.pullPolicy=Never"
     )
+    start_controllers(found)
     create_namespaces(found.cluster, HOME, "demo", ACCOUNT[0])
     apply(
         found,
@@ -83,6 +84,13 @@ def session(cluster: Callable[..., Cluster]) -> Iterator[Session]:
 def apply(session: Session, *objects: dict[str, Any]) -> None:
     """Apply objects as a user does."""
     apply_objects(session.cluster, *objects)
+
+
+def start_controllers(session: Session) -> None:
+    """Start kavip after OpenShift's kinds exist, as on OpenShift: an earlier test may have left kavip running."""
+    kubectl, own = session.cluster.kubectl, f"--namespace={manifests.NAMESPACE}"
+    kubectl("delete", "pods", own, "--selector=app.kubernetes.io/name=kavip-controller")  # waits until they have ended
+    kubectl("rollout", "status", "deployment/kavip-controller", own, f"--timeout={PATIENCE:.0f}s")
 
 
 def served(session: Session, vip: str) -> bool:
