@@ -251,6 +251,6 @@ def test_vips_that_no_node_can_answer_for_are_reported_alike(session: Session) -
         session.cluster.kubectl("label", "node", "n1", "n2", f"{label}-")
         message = reported_alike(session, "NoMaster", state="NoNodes", node="")  # the row names the cause
         assert message == f"no node holds {vip}: see kavip.io/Programmed"
-        assert not session.holders(vip)
+        wait_for("no node has the address", lambda: not session.holders(vip), timeout=PATIENCE)
     finally:
         session.cluster.kubectl("label", "node", "n1", "n2", f"{label}-")
