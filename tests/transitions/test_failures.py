@@ -28,6 +28,7 @@ A node that comes back sends an advert first in four of five cases; only in the 
 def started(live: LiveGroup, **spec: object) -> tuple[str, str]:
     """Roll one Service out; the node that holds it, and the one that is next."""
     live.apply(group(**spec), service(MAIL, VIP))
+    live.load()
     leader = live.wait_for_masters()[MAIL]
     return leader, live.preferred_nodes(without=leader)[MAIL]
 
@@ -132,12 +133,13 @@ def test_a_master_that_restarts_stays_backup_with_no_preempt(make_live_group: Ma
     assert_moved(recorded, leader, successor)
 
 
-def test_a_dead_daemon_or_node_loses_its_vip_once(make_live_group: MakeLiveGroup) -> None:
+@pytest.mark.parametrize("unicast", [True, False], ids=["unicast", "multicast"])
+def test_a_dead_daemon_or_node_loses_its_vip_once(make_live_group: MakeLiveGroup, unicast: bool) -> None:
     """
     A killed daemon and a node that is cut off: the next node takes over, and the first one takes back when it returns.
     """
     live = make_live_group(3)
-    leader, successor = started(live)
+    leader, successor = started(live, unicast_enabled=unicast)
     pod, host = live.pods[leader], live.lan.node(leader)
     with record(live, [VIP]) as killed:
         pod.kill_keepalived()
