@@ -233,7 +233,11 @@ def test_old_and_new_nodes_share_one_election(segment: MakeSegment, tmp_path: Pa
     new = livedaemons.Daemon(lan.node("n2")).start(_localized(text["vip/ingress"], "n2"))
     both = {"CLUSTER_VIP": [], "vip/ingress/virtualips/10": ["n2"]}
     process.wait_for("kavip has the VIP", lambda: livedaemons.masters([old, new]) == both, timeout=livedaemons.PATIENCE)
-    assert "192.0.2.200" in new.addresses() and "192.0.2.200" not in old.addresses()
+    process.wait_for(
+        "its node alone has it",
+        lambda: "192.0.2.200" in new.addresses() and "192.0.2.200" not in old.addresses(),
+        timeout=livedaemons.PATIENCE,
+    )
     assert old.look()["CLUSTER_VIP"].changes == (1, 1)
     assert new.look()["vip/ingress/virtualips/10"].changes == (1, 0)
 

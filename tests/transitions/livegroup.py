@@ -52,7 +52,7 @@ NEW: Final[Mapping[str, Any]] = MappingProxyType(
 """The defaults of a new group, except for a longer interval."""
 
 _PAUSE: Final = 0.1
-_STAY: Final = 3.5  # intervals: by then a backup without a master has become master
+_STAY: Final = 4.5  # intervals: a backup waits for three and its skew, which is shorter than one
 _ADVERT_INT: Final = re.compile(r"^ +advert_int ([0-9.]+)$", re.MULTILINE)
 _PRIORITY: Final = re.compile(r"^    @(\S+) priority (\d+)$", re.MULTILINE)
 
@@ -93,7 +93,7 @@ class LiveGroup:
         self.secret: Mapping[str, str] = {}
         self._servers: dict[str, Process] = {}
         self._mounted: dict[str, Mapping[str, bytes]] = {}
-        self._waiting: dict[str, tuple[float, Mapping[str, bytes]]] = {}
+        self._waiting: dict[str, float] = {}
         for host in lan.nodes[:nodes]:
             self.simulation.snapshot.put(_node(host))
 
@@ -275,9 +275,8 @@ class LiveGroup:
             if self._mounted[name] == data:
                 self._waiting.pop(name, None)
                 continue
-            due, _ = self._waiting.get(name, (now + delays.get(name, 0.0), data))
-            self._waiting[name] = due, data
-            if due <= now:
+            since = self._waiting.setdefault(name, now)
+            if now - since >= delays.get(name, 0.0):
                 del self._waiting[name]
                 self._mounted[name] = data
                 self.pods[name].config.swap(dict(data))

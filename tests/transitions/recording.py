@@ -23,7 +23,7 @@ FEWEST: Final = 5
 
 _LINES: Final = 80
 _IDENTITY: Final = re.compile(r"^vrrp_instance (\S+) \{$|^    virtual_router_id (\d+)$", re.MULTILINE)
-_PATIENCE: Final = 30.0
+_PATIENCE: Final = 120.0
 
 Changes = dict[str, dict[str, tuple[int, int]]]
 """How often each instance became master and stopped being master, by instance and node."""

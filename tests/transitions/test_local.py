@@ -1,6 +1,7 @@
 """``externalTrafficPolicy: Local``: VIPs are only on nodes with endpoints."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from hack.testbed import process
 from kavip import names
 from kavip.api.service import Service
 from kavip.vrrp import tracking
-from tests.agent.pod import PATIENCE
+from tests.agent.pod import PATIENCE, Pod
 from tests.reconcile.simulatedcluster import GROUP
 from tests.support import build
 from tests.transitions.conftest import MakeLiveGroup
@@ -47,9 +48,15 @@ def wait_until_on(live: LiveGroup, instance: str, node: str) -> None:
     process.wait_for(f"{instance} is on {node}", lambda: live.master(instance) == node, timeout=PATIENCE)
 
 
+def restart_agent(pod: Pod) -> None:
+    """Kill the agent, and start it again."""
+    pod.kill_agent()
+    pod.start_agent()
+
+
 def reloads(live: LiveGroup) -> list[str]:
     """The reload counters of all agents."""
-    lines = [line for each in live.pods.values() for line in each.get(names.METRICS_PATH)[1].splitlines()]
+    lines = [line for each in live.pods.values() for line in each.answered(names.METRICS_PATH).splitlines()]
     return [line for line in lines if line.startswith("kavip_agent_reloads_total")]
 
 
@@ -127,11 +134,10 @@ def test_restarts_of_kube_proxy_and_agents_move_no_vip(live: LiveGroup, health_p
     wait_until_on(live, "shop/web", "n3")
     with record(live, [VIP]) as recorded:
         health_ports.stop()
-        for each in live.pods.values():
-            each.kill_agent()
-            each.start_agent()
-        live.settle()
+        with ThreadPoolExecutor() as threads:  # at once: after fifteen seconds of silence an agent gives the port up
+            list(threads.map(restart_agent, live.pods.values()))
         health_ports.start()
+        live.settle()
         process.wait_for(
             "all agents report it",
             lambda: ready_by_node(live) == {"n1": False, "n2": False, "n3": True},

@@ -1,7 +1,6 @@
 """A pod that kubelet ends hands its VIPs over before keepalived stops."""
 
 import signal
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -17,11 +16,18 @@ pytestmark = pytest.mark.netns
 VIPS = [f"192.0.2.{130 + number}" for number in range(6)]
 
 
-def ask_hand_over(pod: Pod) -> int:
-    """Request the page as the preStop hook of keepalived's container does; its status."""
+def ask_hand_over(pod: Pod, *signals: int) -> int:
+    """
+    Request the page as the preStop hook of keepalived's container does; its status.
+
+    The agent gets *signals* at once: it waits two seconds for the one after the other.
+    """
+    assert pod.agent
     with connected(pod.host.netns, names.HANDOVER_HOST, pod.port) as connection:
         connection.settimeout(PATIENCE)
         connection.sendall(f"GET {names.HANDOVER_PATH} HTTP/1.1\r\n\r\n".encode())
+        for each in signals:
+            pod.agent.signal(each)
         answer = b"".join(iter(lambda: connection.recv(4096), b""))
     return int(answer.split()[1])
 
@@ -29,10 +35,7 @@ def ask_hand_over(pod: Pod) -> int:
 def end_as_kubelet(pod: Pod) -> None:
     """End both containers at once; keepalived gets SIGTERM after its hook."""
     assert pod.agent and pod.keepalived
-    with ThreadPoolExecutor(1) as thread:
-        hook = thread.submit(ask_hand_over, pod)
-        pod.agent.signal(signal.SIGTERM)
-        assert hook.result() == 200
+    assert ask_hand_over(pod, signal.SIGTERM) == 200
     process.stop([pod.keepalived], grace=PATIENCE)
     agent = pod.agent
     process.wait_for("the agent ends", lambda: not agent.alive, timeout=PATIENCE)
@@ -43,7 +46,7 @@ def started(make: MakeLiveGroup, *, nodes: int = 3, **spec: object) -> LiveGroup
     """A group with six VIPs."""
     live = make(nodes)
     live.apply(group(**spec), *(service(f"shop/s{number}", vip) for number, vip in enumerate(VIPS)))
-    live.wait_until_stable()
+    live.wait_for_masters()
     return live
 
 
@@ -111,11 +114,7 @@ def test_an_agent_that_starts_again_raises_a_lowered_keepalived(make_live_group:
     live = started(make_live_group, nodes=2)
     before = live.wait_for_masters()
     pod = live.pods["n1"]
-    assert pod.agent
-    with ThreadPoolExecutor(1) as thread:
-        hook = thread.submit(ask_hand_over, pod)
-        pod.agent.signal(signal.SIGTERM)
-        assert hook.result() == 200
+    assert ask_hand_over(pod, signal.SIGTERM) == 200
     assert not pod.addresses() & set(VIPS)
     pod.kill_agent()
     pod.start_agent()

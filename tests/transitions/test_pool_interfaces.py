@@ -263,7 +263,7 @@ def test_an_interface_that_no_node_has_is_reported(cards: Segment, make_live_gro
     live.wait_for_masters()
     await_answer(cards, ON_CARD[0], *live.pods)
     left_out = "left out, because interface vlan20 is missing there: n4"
-    assert left_out in conditions(live, "Programmed")[2]
+    wait_until(live, "the condition names it", lambda: left_out in conditions(live, "Programmed")[2])
     before = live.transitions()
     live.simulation.snapshot.put(pool("vlan99"))
     absent = "interface vlan99 exists on no node"

@@ -13,6 +13,7 @@ from hack.testbed.segment import Segment
 from kavip import names
 from kavip.api.group import Check, PasswordAuth, SecretRef
 from kavip.vrrp import operatorconfig
+from tests.agent.pod import PATIENCE
 from tests.keepalived_operator.oldobjects import conf, instance
 from tests.reconcile.simulatedcluster import GROUP
 from tests.reconcile.takeover.oldinstallation import with_taint
@@ -28,7 +29,6 @@ pytestmark = pytest.mark.netns
 WEB, API, SPREAD = "shop/web", "shop/api", "shop/spread"
 SIX = "2001:db8:2::142"
 PASSWORD = "s3cret"
-PATIENCE = 60.0
 INTERVAL = 1.0  # between two adverts
 MakeInstallation = Callable[..., OldInstallation]
 

@@ -66,8 +66,12 @@ class Node:
         """Whether the node has the VIP."""
         return self.host.running and f" {VIP}/" in self.host.exec("ip", "-oneline", "address").stdout
 
-    def role(self) -> str:
-        """The state of the instance, as the agent reports it; "" while it does not."""
+    def reported(self) -> tuple[str, int, bool]:
+        """
+        State and effective priority of the instance, and whether the check passes, as the agent reports them.
+
+        The state is "" while it reports none.
+        """
         answer = b""
         try:
             with connected(self.host.netns, self.host.ipv4, PORT) as connection:
@@ -75,9 +79,11 @@ class Node:
                 while chunk := connection.recv(65536):
                     answer += chunk
         except OSError:
-            return ""
+            return "", 0, False
         found = json.loads(answer.partition(b"\r\n\r\n")[2] or b"{}")
-        return next((str(each["state"]) for each in found.get("instances", ())), "")
+        checks = [each["ok"] for each in found.get("checks", ())]
+        instances = [(each["state"], each["priority"]) for each in found.get("instances", ())]
+        return *next(iter(instances), ("", 0)), bool(checks) and all(checks)
 
 
 @pytest.fixture
@@ -94,14 +100,18 @@ def pair(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Segme
         with Segment(state, nodes=0, others=[node.host for node in nodes.values()]) as lan:
             for node in nodes.values():
                 node.serve()
-            wait_for_roles(nodes)
+            wait_for_rest(nodes)
             yield lan, nodes
 
 
-def wait_for_roles(nodes: dict[str, Node]) -> None:
-    """Wait until one node is master and one is backup: the other checks may still fail."""
-    roles = ["BACKUP", "MASTER"]
-    process.wait_for("both are well", lambda: sorted(node.role() for node in nodes.values()) == roles, timeout=PATIENCE)
+def wait_for_rest(nodes: dict[str, Node]) -> None:
+    """Wait until the checks pass on both nodes, and the node with the higher priority is master: no VIP moves then."""
+
+    def is_at_rest() -> bool:
+        found = sorted((priority, state, is_well) for state, priority, is_well in map(Node.reported, nodes.values()))
+        return [each[1:] for each in found] == [("BACKUP", True), ("MASTER", True)]
+
+    process.wait_for("the VIP is where it stays", is_at_rest, timeout=PATIENCE)
 
 
 def holder(nodes: dict[str, Node]) -> str:
@@ -141,7 +151,7 @@ def test_systemctl_loses_no_answer(pair: tuple[Segment, dict[str, Node]], comman
         if moves:
             process.wait_for("it is off", lambda: not nodes[first].host.running, timeout=PATIENCE)
         else:
-            wait_for_roles(nodes)
+            wait_for_rest(nodes)
         assert (holder(nodes) == first) == (not moves)
     assert recorded.moved_cleanly(VIP, moves=moves), recorded.timeline()
 
@@ -152,7 +162,11 @@ def test_units_follow_nodes(pair: tuple[Segment, dict[str, Node]]) -> None:
     nodes = pair[1]
     found = nodes["n1"].host.exec("systemd-analyze", "verify", f"{UNIT}.service", f"{AGENT}.service")
     assert UNIT not in found.stdout + found.stderr
-    assert sorted(node.host.exec("ls", f"/var/lib/{UNIT}").stdout for node in nodes.values()) == ["nodes.json\n"] * 2
+
+    def has_list(node: Node) -> bool:
+        return node.host.exec("ls", f"/var/lib/{UNIT}").stdout == "nodes.json\n"
+
+    process.wait_for("both have the list", lambda: all(map(has_list, nodes.values())), timeout=PATIENCE)
     holder(nodes)
 
 

@@ -131,7 +131,7 @@ async def main() -> None:
             task.add_done_callback(pending.discard)
         due = max(due + EVERY, time.monotonic())
         await asyncio.sleep(due - time.monotonic())
-    await asyncio.gather(*pending)
+    await asyncio.gather(*pending, *(once(vip, next(clock)) for vip in rows))  # of the end, too
     json.dump({vip: sorted(found, key=lambda row: row[0]) for vip, found in rows.items()}, sys.stdout)
 
 

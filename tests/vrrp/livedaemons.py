@@ -21,7 +21,7 @@ STATES = ("INIT", "BACKUP", "MASTER", "FAULT")
 JSON_SIGNAL = 36
 GRACE = 30.0
 """Seconds that the kubelet gives a container to stop: one that is killed earlier keeps its VIPs."""
-_STAY = 3.5  # intervals: after them a backup that hears no other node has become master
+_STAY = 4.5  # intervals: a backup that hears no other node waits for three and its skew, which is shorter than one
 ANSWER = 2.0  # seconds between two requests for the state of a daemon
 BEFORE_OTHERS = ("sh", "-c", '{ echo -15 >/proc/self/autogroup; } 2>/dev/null; exec nice -n -15 "$@"', "sh")
 """

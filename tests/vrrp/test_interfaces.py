@@ -38,8 +38,11 @@ def test_an_absent_interface_affects_only_the_service_that_names_it(segment: Mak
 
     for daemon in daemons:
         daemon.reload(config.render(together).text)
-    seen = [daemon.look() for daemon in daemons]
-    assert {each[key].state for each in seen for key in ABSENT} == {"FAULT"}
+
+    def states() -> set[str]:
+        return {seen[key].state for seen in (daemon.look() for daemon in daemons) for key in ABSENT}
+
+    process.wait_for("both are in FAULT", lambda: states() == {"FAULT"}, timeout=livedaemons.PATIENCE)
 
     host = lan.node("n1")
     host.exec("ip", "link", "add", "eth7", "type", "veth", "peer", "name", "eth7-end")
@@ -50,5 +53,9 @@ def test_an_absent_interface_affects_only_the_service_that_names_it(segment: Mak
     process.wait_for(
         "who lacked it has a master", lambda: livedaemons.masters(daemons) == expected, timeout=livedaemons.PATIENCE
     )
-    assert "198.18.0.0/15 dev eth7" in host.exec("ip", "route").stdout
+    process.wait_for(
+        "the route is there",
+        lambda: "198.18.0.0/15 dev eth7" in host.exec("ip", "route").stdout,
+        timeout=livedaemons.PATIENCE,
+    )
     assert [daemon.look()["a/own"].changes for daemon in daemons] == before

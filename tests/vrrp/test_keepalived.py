@@ -164,15 +164,15 @@ def test_adding_and_removing_moves_no_other_vip(segment: MakeSegment, mode: str)
         daemon.reload(after.text)
     livedaemons.settle(daemons, livedaemons.leaders(second.instances))
     carried = {"192.0.2.129", "192.0.2.130", "192.0.2.131", "192.0.2.132", "192.0.2.133", "2001:db8:2::133"}
-    assert carried <= set().union(*(daemon.addresses() for daemon in daemons))
+    process.wait_for("all VIPs are there", lambda: carried <= _addresses(daemons), timeout=livedaemons.PATIENCE)
     assert _changes(daemons, steady) == {}
 
     for daemon in reversed(daemons):
         daemon.reload(before.text)
     livedaemons.settle(daemons, livedaemons.leaders(first.instances))
     assert _changes(daemons, steady) == {}
-    left = set().union(*(daemon.addresses() for daemon in daemons))
-    assert left.isdisjoint({"192.0.2.129", "192.0.2.130", "192.0.2.132"})
+    removed = {"192.0.2.129", "192.0.2.130", "192.0.2.132"}
+    process.wait_for("these are gone", lambda: removed.isdisjoint(_addresses(daemons)), timeout=livedaemons.PATIENCE)
 
 
 def test_a_node_joins_and_leaves(segment: MakeSegment) -> None:
@@ -192,7 +192,7 @@ def test_a_node_joins_and_leaves(segment: MakeSegment) -> None:
     first.reload(config.render(alone).text)
     second.reload(config.render(alone).text)
     livedaemons.settle([first, second], livedaemons.leaders(alone.instances))
-    assert {seen.state for seen in second.look().values()} == {"FAULT"}
+    process.wait_for("the other is in FAULT", lambda: _states([second]) == {"FAULT"}, timeout=livedaemons.PATIENCE)
     assert _changes([first], steady) == {}
 
 
@@ -203,11 +203,11 @@ def test_a_node_that_is_not_listed_never_becomes_master(segment: MakeSegment) ->
     two, three = (model(build.group(**NEW), services, nodes(count)) for count in (2, 3))
     daemons = livedaemons.start(lan, config.render(two).text)
     livedaemons.settle(daemons, livedaemons.leaders(two.instances))
-    assert {seen.state for seen in daemons[2].look().values()} == {"FAULT"}
+    process.wait_for("n3 is in FAULT", lambda: _states(daemons[2:]) == {"FAULT"}, timeout=livedaemons.PATIENCE)
     for daemon in daemons:
         daemon.reload(config.render(three).text)
     livedaemons.settle(daemons, livedaemons.leaders(three.instances))
-    assert "FAULT" not in {seen.state for daemon in daemons for seen in daemon.look().values()}
+    process.wait_for("none is in FAULT", lambda: "FAULT" not in _states(daemons), timeout=livedaemons.PATIENCE)
 
 
 def test_a_node_without_ipv6_is_in_fault_for_ipv6(segment: MakeSegment) -> None:
@@ -246,7 +246,17 @@ def test_1000_vips_in_shared_instances(segment: MakeSegment) -> None:
     process.wait_for("each VIP is on one node", lambda: _each_once(daemons, vips), timeout=livedaemons.PATIENCE)
     lan.power_off(lan.node("n1"))
     livedaemons.settle(daemons[1:], livedaemons.leaders(found.instances, lambda node: node == "n2"))
-    assert daemons[1].addresses() >= vips
+    process.wait_for("all are there", lambda: daemons[1].addresses() >= vips, timeout=livedaemons.PATIENCE)
+
+
+def _states(daemons: list[livedaemons.Daemon]) -> set[str]:
+    """The states of all instances."""
+    return {seen.state for daemon in daemons for seen in daemon.look().values()}
+
+
+def _addresses(daemons: list[livedaemons.Daemon]) -> set[str]:
+    """The addresses of all nodes."""
+    return set().union(*(daemon.addresses() for daemon in daemons))
 
 
 def _holders(daemons: list[livedaemons.Daemon], vip: str) -> list[str]:
