@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import AsyncExitStack
 
 import aiohttp
 import pytest
@@ -16,6 +17,7 @@ from kavip.reconcile.observed.mastership import Mastership
 from kavip.reconcile.plan import ProbeTarget
 from tests.controller.fakeagent import PATIENCE, Agent, serving, state, watching
 from tests.support import build
+from tests.support.streamserver import stream_server
 
 
 async def test_an_answer_is_kept_and_reported_once() -> None:
@@ -120,31 +122,37 @@ async def test_long_silence_and_its_end_are_reported_once(monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 async def test_nodes_that_answer_do_not_wait_for_dead_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests that reach their timeout have separate slots."""
+    """Requests to silent nodes have separate slots: while those hang in all of these, another node is still polled."""
     monkeypatch.setattr(probing, "SILENCE", 0.1)
-    monkeypatch.setattr(probing, "_TIMEOUT", 0.2)
+    monkeypatch.setattr(probing, "_TIMEOUT", 600.0)
     monkeypatch.setattr(probing, "_IN_FLIGHT", 2)
-    requests = [0]
+    hangs, held = asyncio.Event(), [0]
 
-    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        requests[0] += 1
-        await reader.read()
-        writer.close()
+    async def fail_or_hang(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        if hangs.is_set():
+            held[0] += 1
+            await reader.read()  # until the client leaves
 
     alive = Agent(lambda: web.json_response(state("h1")))
-    async with serving(alive) as port, watching(interval=0.01) as (probe, _):
-        dead = [await asyncio.start_server(hold, f"127.0.0.{n}", port) for n in range(2, 10)]
+    async with AsyncExitStack() as stack, serving(alive) as port, watching(interval=0.01) as (probe, _):
+        for number in range(2, 10):
+            await stack.enter_async_context(stream_server(fail_or_hang, host=f"127.0.0.{number}", port=port))
         hosts = {f"n{n}": f"127.0.0.{n}" for n in range(1, 10)}
         probe.set_target("lb/edge", ProbeTarget(hosts, port, "h1"))
+
+        def silent() -> set[str]:
+            return {node for (_, node), each in probe._probes.items() if each.is_silent}
+
         async with asyncio.timeout(PATIENCE):
-            while requests[0] < 20:  # by now they are silent
+            while silent() != hosts.keys() - {"n1"}:
                 await asyncio.sleep(0.01)
-            before, first = alive.requests, requests[0]
-            while requests[0] < first + 24:
+            hangs.set()
+            while held[0] < 2:
                 await asyncio.sleep(0.01)
-        assert alive.requests - before > requests[0] - first
-        for server in dead:
-            server.close()
+            before = alive.requests
+            while alive.requests < before + 24:
+                await asyncio.sleep(0.01)
+        assert held[0] == 2
 
 
 @pytest.mark.slow

@@ -9,17 +9,25 @@ from pathlib import Path
 
 import pytest
 
-from kavip.agent.health import kubeproxy
+from kavip.agent.health import endpoints, kubeproxy
 from kavip.agent.health.endpoints import LocalEndpoints
 from kavip.agent.health.kubeproxy import PATIENCE, PERIOD, RETRY, TIMEOUT
 from kavip.agent.keepalived.trackfiles import TrackFiles
 from kavip.api.agentconfig import LocalTrack
 from kavip.vrrp.tracking import local_track
+from tests.support.streamserver import stream_server
 
 WEB, API = local_track("shop/web"), local_track("shop/api")
 NOON = 1000.0  # by the monotonic clock
 FULL = 1_700_000_010.0  # a full half-minute by the wall clock
 Port = partial(kubeproxy.HealthPort, wall=lambda: FULL)  # whenever a silence begins
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round of questions waits until every port has answered: a busy machine takes longer than 0.1 s."""
+    monkeypatch.setattr(endpoints, "_ANSWERED", (0.01,) * 1000)
+    monkeypatch.setattr(kubeproxy, "TIMEOUT", 60.0)
 
 
 @dataclass(slots=True)
@@ -58,13 +66,8 @@ class Health:
 @asynccontextmanager
 async def serving(health: Health, *, port: int = 0) -> AsyncIterator[Health]:
     """Serve *health* on a port of loopback."""
-    server = await asyncio.start_server(health.serve, "127.0.0.1", port)
-    health.port = server.sockets[0].getsockname()[1]
-    try:
+    async with stream_server(health.serve, port=port) as health.port:
         yield health
-    finally:
-        health.hang_up()
-        server.close()
 
 
 async def answered(port: kubeproxy.HealthPort, now: float = NOON, *, looks: int = 1000) -> bool | None:
@@ -211,6 +214,7 @@ async def test_a_closed_port_is_polled_rarely() -> None:
         port.close()
 
 
+@pytest.mark.usefixtures("patient")
 async def test_only_changes_are_written() -> None:
     """Ports are polled; for Services without a port the list of nodes counts."""
     async with serving(Health()) as health:
@@ -256,6 +260,7 @@ async def test_a_failed_write_is_repeated() -> None:
     assert tracks.recorded == [(frozenset({API}), frozenset())]
 
 
+@pytest.mark.usefixtures("patient")
 async def test_each_port_is_polled_once_before_keepalived_starts() -> None:
     """The init container waits for no silent port."""
     tracks = RecordingTrackFiles()
@@ -265,6 +270,7 @@ async def test_each_port_is_polled_once_before_keepalived_starts() -> None:
     assert tracks.recorded == [(frozenset({API, WEB}), frozenset())]
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("number", [-1, 65536, 10**30])
 async def test_an_invalid_port_does_not_affect_others(tmp_path: Path, number: int) -> None:
     """The state of its Service is unknown, and the next port is polled."""

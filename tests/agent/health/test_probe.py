@@ -6,8 +6,6 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,14 +16,14 @@ from kavip.agent.health.probe import LARGEST, HTTPProber, ProbeResult, TrustStor
 from kavip.pki import certificates
 from kavip.pki.trustbundle import encode_pem
 from kavip.vrrp.targets import CheckTarget
+from tests.support.streamserver import Serve, stream_server
 
-Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 SOON = 0.15
 """Seconds: long enough for an answer over loopback, short enough to wait for one that never comes."""
-LONG = 20.0
+LONG = 60.0
 
 
-def answering(answer: bytes, *, then: float = 0.0) -> Script:
+def answering(answer: bytes, *, then: float = 0.0) -> Serve:
     """A server that reads a request, answers, and closes *then* seconds later."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -36,28 +34,9 @@ def answering(answer: bytes, *, then: float = 0.0) -> Script:
     return serve
 
 
-@asynccontextmanager
-async def serving(script: Script, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    """A server on loopback, and its port."""
-
-    async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await script(reader, writer)
-        except (OSError, asyncio.IncompleteReadError):
-            pass
-        finally:
-            writer.close()
-
-    server = await asyncio.start_server(one, "127.0.0.1", 0, ssl=tls)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
-
-
-async def run_probe(script: Script, *, seconds: float = LONG, path: str = "/healthz") -> ProbeResult:
+async def run_probe(script: Serve, *, seconds: float = LONG, path: str = "/healthz") -> ProbeResult:
     """The result of a probe of a server."""
-    async with serving(script) as port:
+    async with stream_server(script) as port:
         return await HTTPProber().probe(CheckTarget("http", "127.0.0.1", port, path), ca_file=None, seconds=seconds)
 
 
@@ -89,7 +68,7 @@ async def test_the_status_decides(answer: bytes, well: bool, message: str) -> No
 async def test_an_expected_refusal_is_a_success() -> None:
     """Only where the target expects it."""
     for status, well in ((401, True), (403, True), (404, False), (500, False)):
-        async with serving(answering(f"HTTP/1.1 {status} x\r\n\r\n".encode())) as port:
+        async with stream_server(answering(f"HTTP/1.1 {status} x\r\n\r\n".encode())) as port:
             target = CheckTarget("http", "127.0.0.1", port, refusals=frozenset({401, 403}))
             found = await HTTPProber().probe(target, ca_file=None, seconds=LONG)
         assert found == ProbeResult(well, f"status {status}")
@@ -98,7 +77,7 @@ async def test_an_expected_refusal_is_a_success() -> None:
 @pytest.mark.parametrize(("status", "well"), [(200, True), (204, False), (302, False), (401, False)])
 async def test_a_single_status_may_be_expected(status: int, well: bool) -> None:
     """Then no other one passes, not even one that counts as success otherwise."""
-    async with serving(answering(f"HTTP/1.1 {status} x\r\n\r\n".encode())) as port:
+    async with stream_server(answering(f"HTTP/1.1 {status} x\r\n\r\n".encode())) as port:
         target = CheckTarget("http", "127.0.0.1", port, refusals=frozenset({401}), expected=200)
         found = await HTTPProber().probe(target, ca_file=None, seconds=LONG)
     assert found == ProbeResult(well, f"status {status}")
@@ -111,7 +90,7 @@ async def test_a_redirect_is_a_success_and_is_not_followed() -> None:
     async def visited(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
         visits.append(1)
 
-    async with serving(visited) as port:
+    async with stream_server(visited) as port:
         location = f"HTTP/1.1 301 Moved\r\nLocation: http://127.0.0.1:{port}/\r\n\r\n".encode()
         assert (await run_probe(answering(location))).ok
     assert visits == []
@@ -127,7 +106,7 @@ async def test_a_request_holds_no_credentials(monkeypatch: pytest.MonkeyPatch) -
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
 
     asker = HTTPProber()
-    async with serving(listen) as port:
+    async with stream_server(listen) as port:
         for _ in range(2):
             assert (await asker.probe(CheckTarget("http", "127.0.0.1", port, "/x?y"), ca_file=None, seconds=LONG)).ok
     lines = ["GET /x?y HTTP/1.1", f"Host: 127.0.0.1:{port}", "User-Agent: kavip", "Accept: */*", "Connection: close"]
@@ -148,7 +127,7 @@ async def test_a_body_without_an_end_is_not_read() -> None:
         finally:
             ended.set()
 
-    async with serving(flood) as port:
+    async with stream_server(flood) as port:
         target = CheckTarget("http", "127.0.0.1", port)
         assert (await HTTPProber().probe(target, ca_file=None, seconds=LONG)).ok
         async with asyncio.timeout(LONG):
@@ -187,7 +166,7 @@ async def test_a_failed_connection_is_reported() -> None:
 
 async def test_a_name_is_looked_up() -> None:
     """localhost is found; an unknown name is reported, and blocks no thread of the agent."""
-    async with serving(answering(b"HTTP/1.1 200 OK\r\n\r\n")) as port:
+    async with stream_server(answering(b"HTTP/1.1 200 OK\r\n\r\n")) as port:
         assert (await HTTPProber().probe(CheckTarget("http", "localhost", port), ca_file=None, seconds=LONG)).ok
     answer = await HTTPProber().probe(CheckTarget("http", "no.such.name.invalid", 80), ca_file=None, seconds=LONG)
     assert not answer.ok
@@ -224,7 +203,7 @@ def authority(tmp_path: Path) -> Authority:
 
 async def secured(tls: ssl.SSLContext, ca_file: Path | None, asker: HTTPProber | None = None) -> ProbeResult:
     """The result of a probe of a server with *tls*, with *ca_file* as the trusted CA."""
-    async with serving(answering(b"HTTP/1.1 200 OK\r\n\r\n"), tls=tls) as port:
+    async with stream_server(answering(b"HTTP/1.1 200 OK\r\n\r\n"), tls=tls) as port:
         target = CheckTarget("https", "127.0.0.1", port)
         return await (asker or HTTPProber()).probe(target, ca_file=ca_file, seconds=LONG)
 
@@ -274,7 +253,7 @@ async def test_a_server_without_tls_fails_the_probe(authority: Authority) -> Non
         writer.write(b"HTTP/1.1 400 this is no TLS\r\n\r\n")
         await writer.drain()
 
-    async with serving(blunt) as port:
+    async with stream_server(blunt) as port:
         target = CheckTarget("https", "127.0.0.1", port)
         assert await HTTPProber().probe(target, ca_file=authority.file, seconds=LONG) == ProbeResult(
             False, "TLS failed"
@@ -294,7 +273,7 @@ async def test_a_slow_resolver_delays_no_other_name(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(socket, "getaddrinfo", slow)
     asker = HTTPProber()
     try:
-        async with serving(answering(b"HTTP/1.1 200 OK\r\n\r\n")) as port:
+        async with stream_server(answering(b"HTTP/1.1 200 OK\r\n\r\n")) as port:
             for _ in range(30):
                 late = await asker.probe(CheckTarget("http", "slow.example", port), ca_file=None, seconds=0.01)
                 assert late.message == "no answer within 0.01 s"

@@ -18,8 +18,9 @@ from kavip.agent.peers.nodelist import MOST_ADDRESSES, list_nodes
 from kavip.api.address import parse_address
 from kavip.cli.main import cli
 from kavip.errors import BadInput, NoAnswer
-from tests.agent.health.test_probe import Script, answering, serving
+from tests.agent.health.test_probe import answering
 from tests.support import manifests
+from tests.support.streamserver import Serve, stream_server
 
 VIP = parse_address("192.0.2.200")
 GROUP = """
@@ -106,9 +107,9 @@ def page(count: int, *, more: str = "", first: int = 0, **status: Any) -> bytes:
     return b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n" + body
 
 
-async def listed(script: Script) -> dict[str, Any]:
+async def listed(script: Serve) -> dict[str, Any]:
     """The Nodes of a server on loopback."""
-    async with serving(script) as port:
+    async with stream_server(script) as port:
         return dict(await list_nodes(Server("127.0.0.1", port), "", vips=()))
 
 
