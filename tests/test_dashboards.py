@@ -226,12 +226,12 @@ def prometheus(scraped: Mapping[str, str], tmp_path_factory: pytest.TempPathFact
     )
 
     def ask(expression: str) -> Any:
-        with urlopen(f"http://127.0.0.1:{port}/api/v1/query?query={quote(expression)}", timeout=30) as answer:
+        with urlopen(f"http://127.0.0.1:{port}/api/v1/query?query={quote(expression)}", timeout=PATIENCE) as answer:
             return json.load(answer)["data"]["result"]
 
     def ready() -> bool:
         try:
-            return len(ask("min_over_time(up[1m]) == 1 and count_over_time(up[1m]) > 3")) == len(scraped)
+            return len(ask("sum_over_time(up[1m]) > 3")) == len(scraped)  # on a busy machine some scrapes fail
         except OSError:
             return False
 

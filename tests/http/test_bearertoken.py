@@ -1,7 +1,7 @@
 """A secured port: TLS, and pages only for tokens that are allowed."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import pytest
@@ -122,6 +122,13 @@ async def test_plain_http_gets_no_page(port: int) -> None:
     client.close()
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No handshake is too slow."""
+    monkeypatch.setattr(ports, "LIMITS", replace(ports.LIMITS, handshake=600.0))
+
+
+@pytest.mark.usefixtures("patient")
 async def test_silent_handshakes_keep_no_scrape_out(port: int) -> None:
     """A new connection displaces the oldest one that has not finished its handshake."""
     clients = [await Client.connected(port) for _ in range(ports.LIMITS.connections)]

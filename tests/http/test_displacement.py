@@ -17,16 +17,23 @@ from tests.support.clock import advance
 CLIENT, OTHER, THIRD = HOST, "127.0.0.2", "127.0.0.3"
 SLOW = GET.replace(b"/ ", b"/slow ", 1)
 ROOM = 4
-LIMITS = Limits(connections=ROOM, handshake=600, exchange=20, grace=60)
+LIMITS = Limits(connections=ROOM, handshake=600, exchange=600, grace=60)
 """Deadlines that never pass by themselves."""
 
 
 class Page:
-    """A handler: 200 for /; /slow waits until *gate* opens, which lets one request pass."""
+    """A handler: 200 for /; /slow waits until *gate* opens, which lets one request pass. *listener* serves it."""
+
+    listener: Listener
 
     def __init__(self) -> None:
         """Start with a closed gate."""
         self.gate, self.waiting = asyncio.Semaphore(0), 0
+
+    @property
+    def newcomers(self) -> int:
+        """How many clients wait for a connection."""
+        return len(self.listener._waiting)
 
     async def __call__(self, request: web.BaseRequest) -> web.Response:
         """Answer."""
@@ -41,7 +48,7 @@ class Page:
 async def listening(limits: Limits = LIMITS, **more: Any) -> AsyncIterator[tuple[Page, int]]:
     """A listener on a free port."""
     page = Page()
-    listener = Listener(page, limits=limits, **more)
+    page.listener = listener = Listener(page, limits=limits, **more)
     port = await listener.start(HOST, 0)
     try:
         yield page, port
@@ -141,7 +148,7 @@ async def test_a_sender_that_is_always_busy_blocks_no_client() -> None:
             client.writer.write(SLOW * 50)  # the next one is there before the first is answered
         await until(lambda: page.waiting == ROOM)
         late = asyncio.create_task(served(port, source=OTHER))
-        await asyncio.sleep(0.1)
+        await until(lambda: page.newcomers == 1)
         for _ in range(ROOM):
             page.gate.release()
         assert await late == 200
@@ -160,9 +167,9 @@ async def test_of_those_that_wait_the_one_with_the_fewest_connections_is_next() 
             client.writer.write(SLOW)
         await until(lambda: page.waiting == ROOM)
         waiting = [asyncio.create_task(served(port, request=SLOW)) for _ in range(3)]
-        await asyncio.sleep(0.1)
+        await until(lambda: page.newcomers == 3)
         late = asyncio.create_task(served(port, source=OTHER))
-        await asyncio.sleep(0.1)
+        await until(lambda: page.newcomers == 4)
         page.gate.release()
         assert await late == 200
         assert not any(task.done() for task in waiting)

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from dataclasses import replace
 
 import pytest
 from aiohttp import web
@@ -37,8 +38,11 @@ async def test_each_answer_closes_its_connection() -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", GET[:-2]], ids=["silent", "half a request"])
-async def test_a_new_connection_displaces_the_oldest_unfinished_one(sent: bytes) -> None:
+async def test_a_new_connection_displaces_the_oldest_unfinished_one(
+    monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
     """At once, because a probe does not wait."""
+    monkeypatch.setattr(ports, "LIMITS", replace(ports.LIMITS, exchange=600.0, unused=600.0))  # none ends by itself
     async with ports.serving(ports.probes(lambda: ()), HOST, 0, name="probe") as port:
         clients = [await Client.connected(port) for _ in range(COUNT)]
         with closed(clients):

@@ -17,6 +17,12 @@ from kavip.agent.http.connections import MAX_REQUEST
 from kavip.agent.http.server import JSON, AgentServer, PageContent, parse
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No request is too slow: a busy machine may stop a test for seconds."""
+    monkeypatch.setattr(serving, "SECONDS", 60.0)
+
+
 async def hello() -> PageContent:
     """A page."""
     return PageContent(b'{"hello":1}\n', JSON)
@@ -102,9 +108,8 @@ async def test_the_node_itself_is_always_allowed() -> None:
         assert (await ask(port, get("/state"))).startswith(b"HTTP/1.1 200 ")
 
 
-async def test_a_new_connection_evicts_the_oldest_idle_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_new_connection_evicts_the_oldest_idle_one() -> None:
     """The others are answered when they send a request."""
-    monkeypatch.setattr(serving, "SECONDS", 60.0)
     async with listening() as port:
         idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(serving.OWN)]
         for turn in range(2):
