@@ -172,6 +172,17 @@ class Pod:
         head, _, body = answer.decode().partition("\r\n\r\n")
         return int(head.split()[1]) if head else 0, body
 
+    def page(self, path: str) -> tuple[int, str]:
+        """Status and body of one page, once the agent answers: on a busy machine it may abort a request."""
+        found: list[tuple[int, str]] = []
+
+        def is_answered() -> bool:
+            found[:] = [self.get(path)]
+            return found[0][0] != 0
+
+        self.wait_until(f"{path} is answered", is_answered)
+        return found[0]
+
     def state(self) -> dict[str, Any]:
         """The agent's ``/state``, with keepalived's instances if it runs."""
         found: dict[str, Any] = json.loads(self.answered(names.STATE_PATH))
@@ -198,6 +209,11 @@ class Pod:
         """Every address on eth0."""
         interfaces = json.loads(self.host.exec("ip", "-json", "address", "show", "dev", "eth0").stdout)
         return {each["local"] for each in interfaces[0]["addr_info"]}
+
+    def all_addresses(self) -> set[str]:
+        """Every address on every interface."""
+        interfaces = json.loads(self.host.exec("ip", "-json", "address").stdout)
+        return {each["local"] for interface in interfaces for each in interface.get("addr_info", ())}
 
     def masters(self) -> set[str]:
         """The instances that are master on this node."""

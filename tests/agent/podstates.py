@@ -23,8 +23,16 @@ def started(pod: Pod, text: str, **meta: Any) -> Pod:
 
 
 def master(pod: Pod, *instances: str) -> Pod:
-    """*pod* once it is master of *instances*."""
-    pod.wait_until(f"is master of {instances}", lambda: pod.masters() >= set(instances))
+    """*pod* once it is master of *instances* and has their VIPs: keepalived reports the state before it has them."""
+
+    def holds() -> bool:
+        found = pod.instances()
+        mine = [found[name] for name in instances if name in found and found[name]["state"] == "MASTER"]
+        return (
+            len(mine) == len(instances) and {vip for each in mine for vip in each["virtualIPs"]} <= pod.all_addresses()
+        )
+
+    pod.wait_until(f"is master of {instances}", holds)
     return pod
 
 

@@ -51,7 +51,7 @@ def test_two_groups_share_every_node(pod: MakePod) -> None:
     loser.start()
     assert leader_and_backup(core, API)[0] is loser
     assert all(map(undisturbed, edge, before))
-    assert (holders(edge, WEB_VIP), holders(core, API_VIP)) == (1, 1)
+    loser.wait_until("each VIP is on one node", lambda: (holders(edge, WEB_VIP), holders(core, API_VIP)) == (1, 1))
     assert all(each.state()["refused"] == "" and each.state()["leftOut"] == [] for each in (*edge, *core))
 
 

@@ -46,7 +46,7 @@ def test_a_node_that_loses_its_address_gives_its_vips_away(pod: MakePod) -> None
     first.host.exec("ip", "address", "del", ipv6, "dev", "eth0")
     try:
         first.wait_until("IPv6 is left out", lambda: [each["name"] for each in left_out(first)] == [f"{WEB}/v6"])
-        assert WEB in first.masters()
+        master(first, WEB)
     finally:
         first.host.exec("ip", "address", "add", ipv6, "dev", "eth0", "nodad")
     first.wait_until("IPv6 is back", lambda: left_out(first) == [])
@@ -211,7 +211,7 @@ def test_a_clock_that_jumps_moves_nothing(pod: MakePod, tmp_path: Path) -> None:
         offset.write_text(str(seconds))
         node.runs(node.config.write(TWO.replace("router_id edge", f"router_id edge-{number}")))
         node.lives()
-        assert node.get(names.READY_PATH)[0] == 200
+        assert node.page(names.READY_PATH)[0] == 200
         assert node.state()["note"] == ""
     assert node.transitions()[WEB] == before
 
@@ -227,7 +227,7 @@ def test_an_untested_keepalived_is_noted(pod: MakePod, tmp_path: Path) -> None:
     node = master(started(pod("n1", keepalived=str(program)), ONE), WEB)
     assert node.state()["note"] == "keepalived is 2.0.20: kavip is tested with 2.2.7 to 2.3"
     assert node.state()["keepalived"]["version"] == "2.0.20"
-    assert node.get(names.READY_PATH)[0] == 200
+    assert node.page(names.READY_PATH)[0] == 200
 
 
 def test_a_full_disk_keeps_what_runs(pod: MakePod) -> None:
@@ -243,7 +243,7 @@ def test_a_full_disk_keeps_what_runs(pod: MakePod) -> None:
         node.config.write(TWO)
         node.wait_until("it is refused", lambda: "No space left on device" in node.state()["refused"])
         node.lives()
-        assert node.get(names.READY_PATH)[0] == 200
+        assert node.page(names.READY_PATH)[0] == 200
         assert node.state()["configHash"] == mounts.hash_of(ONE)
         assert node.addresses() == held
         node.host.exec("rm", filler)

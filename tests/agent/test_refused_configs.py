@@ -75,7 +75,7 @@ def test_bad_configurations_never_reach_the_daemon(pod: MakePod) -> None:
         assert (node.transitions(), node.addresses()) == (before, held), name
         assert not any(word in excluded for excluded in reasons for word in (*_TELLTALES, str(node.run_dir))), reasons
     assert next(damages, None) is None
-    assert node.get(names.READY_PATH)[0] == 200  # otherwise a roll-out would replace all pods at once
+    assert node.page(names.READY_PATH)[0] == 200  # otherwise a roll-out would replace all pods at once
     assert (node.run_dir / "keepalived.conf").read_text() == ran
     node.runs(node.config.write(ONE))
     assert node.state()["refused"] == ""
@@ -85,8 +85,8 @@ def left_out(pod: Pod, text: str) -> list[dict[str, Any]]:
     """The excluded instances once *pod* runs *text*, of which nothing is quoted."""
     pod.runs(pod.config.write(text))
     state = pod.state()
-    assert state["refused"] == "" and pod.get(names.READY_PATH)[0] == 200
-    assert f"kavip_agent_left_out_instances {len(state['leftOut'])}.0" in pod.get(names.METRICS_PATH)[1]
+    assert state["refused"] == "" and pod.page(names.READY_PATH)[0] == 200
+    assert f"kavip_agent_left_out_instances {len(state['leftOut'])}.0" in pod.page(names.METRICS_PATH)[1]
     assert not any(word in str(state["leftOut"]) for word in (*_TELLTALES, str(pod.run_dir))), state
     return list(state["leftOut"])
 
@@ -169,7 +169,7 @@ def test_a_replaced_pod_with_a_refused_configuration_runs_nothing(pod: MakePod) 
     assert node.state()["instances"] == []
     node.wait_until("the VIPs are gone", lambda: not node.addresses() & {WEB_VIP, "192.0.2.131"})
     node.lives()
-    assert node.get(names.READY_PATH)[0] == 503
+    assert node.page(names.READY_PATH)[0] == 503
     node.runs(node.config.write(TWO))
     master(node, WEB)
 

@@ -187,7 +187,7 @@ def test_a_killed_agent_leaves_it_to_the_next(lan: Segment, node: Host, pod: Mak
     await_that("the way back is there", lambda: is_whole(node))
     one.kill_agent()
     assert is_whole(node)
-    assert answers(lan, VIP4, CLIENT4)
+    await_that("the client has its answer", lambda: answers(lan, VIP4, CLIENT4))
     one.config.write(TEXT, **{**META, "routes": [{**ROUTE, "table": 1030}]})
     one.start_agent()
     await_that("the other table is used", lambda: routes(node, 1030) == {f"{GATEWAY4} {CARD}", f"{GATEWAY6} {CARD}"})
@@ -220,7 +220,7 @@ def test_a_restart_of_the_agent_alone_changes_nothing(lan: Segment, node: Host, 
     agent.signal(signal.SIGTERM)
     await_that("the agent has ended", lambda: not agent.alive)
     assert is_whole(node)
-    assert answers(lan, VIP4, CLIENT4)
+    await_that("the client has its answer", lambda: answers(lan, VIP4, CLIENT4))
 
 
 def test_without_the_hook_the_end_of_keepalived_counts(node: Host, pod: MakePod) -> None:
@@ -245,7 +245,7 @@ def test_two_groups_share_a_table(lan: Segment, node: Host, pod: MakePod) -> Non
     core.config.write(other.replace("virtual_router_id 2", "virtual_router_id 6"), group="lb/core")
     await_that("one is gone", lambda: tables(node) == {"ip kavip/lb/edge", "ip6 kavip/lb/edge"})
     assert is_whole(node)
-    assert answers(lan, VIP4, CLIENT4)
+    await_that("the client has its answer", lambda: answers(lan, VIP4, CLIENT4))
     edge.config.write(TEXT)
     await_that("nothing is left", lambda: is_clean(node))
 

@@ -89,7 +89,7 @@ def test_a_password_that_is_replaced_in_place(make_live_group: MakeLiveGroup) ->
         "it refuses to run", lambda: fresh.state()["refused"].startswith("password: the other nodes use another one")
     )
     fresh.wait_until("it runs nothing", lambda: not fresh.state()["instances"] and VIPS[0] not in fresh.addresses())
-    assert fresh.get(names.READY_PATH)[0] == 503
+    assert fresh.page(names.READY_PATH)[0] == 503
     process.wait_for("the switch is pending", lambda: live.step() or published(live).next is not None, timeout=PATIENCE)
     other.mount_password("vrrp", one="s3cr3t_3")
     process.wait_for("all switch", lambda: switched(live) and bool(fresh.masters()), timeout=PATIENCE, interval=0.05)

@@ -218,9 +218,13 @@ def test_a_machine_in_another_vlan(lan: Segment, pod: MakePod) -> None:
     node.start_keepalived()
     node.start_agent()
     master(node, WEB, f"{WEB}/v6")
-    send(lan.client, *map(tagged, frames))
-    announce(lan.client, WEB_VIP6)  # untagged, so it counts, and is read later
-    node.wait_until("it has read them", lambda: WEB_VIP6 in claimed(node))
+
+    def has_read() -> bool:
+        send(lan.client, *map(tagged, frames))  # again and again: it may not listen yet
+        announce(lan.client, WEB_VIP6)  # untagged, so it counts, and is read later
+        return WEB_VIP6 in claimed(node)
+
+    node.wait_until("it has read them", has_read)
     assert WEB_VIP not in claimed(node)
 
 

@@ -44,7 +44,7 @@ def test_a_claim_is_reported_and_defended_until_it_ends(lan: Segment, pod: MakeP
             defences = [frame.moment for frame in capture.claims(each, by="n1")]
             assert all(after - one >= DEFEND - 1 for one, after in pairwise(defences))
     assert node.transitions() == before and {WEB_VIP, WEB_VIP6} <= node.addresses()
-    assert "kavip_agent_defences_total" in node.get(names.METRICS_PATH)[1]
+    assert "kavip_agent_defences_total" in node.page(names.METRICS_PATH)[1]
 
 
 def _is_quiet(lan: Segment, *addresses: str) -> bool:
@@ -69,18 +69,23 @@ def test_without_a_list_of_nodes_nothing_is_defended(lan: Segment, pod: MakePod)
 def test_a_vip_of_a_pool_that_is_switched_off_is_not_heard(lan: Segment, pod: MakePod) -> None:
     """The other one is."""
     node = master(started(pod("n1"), ONE, conflictDetection={**KNOWN, "off": [WEB_VIP]}), WEB, f"{WEB}/v6")
-    announce(lan.client, WEB_VIP)
-    announce(lan.client, WEB_VIP6)
-    node.wait_until("it is told", lambda: claimed(node) == {WEB_VIP6: STRANGER})
+
+    def is_told() -> bool:
+        for each in (WEB_VIP, WEB_VIP6):  # again and again: it may not listen yet
+            announce(lan.client, each)
+        return claimed(node) == {WEB_VIP6: STRANGER}
+
+    node.wait_until("it is told", is_told)
 
 
 def test_a_flood_of_claims_does_not_keep_the_agent_busy(lan: Segment, pod: MakePod) -> None:
     """It reads some of them, answers all the time, and reports a bounded number."""
     node = master(started(pod("n1"), ONE, conflictDetection=KNOWN), WEB)
+    node.wait_until("its first announcements are out", lambda: _is_quiet(lan, WEB_VIP))
     macs = [bytes.fromhex(f"0200ff00{number:04x}") for number in range(2000)]
     frames = [arp.announcement(parse_address(WEB_VIP), source=each) for each in macs]
     for _ in range(5):
         send(lan.client, *frames)
-        assert node.get(names.LIVE_PATH)[0] == 200
+        assert node.page(names.LIVE_PATH)[0] == 200
     node.wait_until("it is told", lambda: bool(claimed(node)))
     assert len(claimed(node)) == 1
