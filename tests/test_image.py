@@ -68,7 +68,7 @@ def inside(unpacked: Path, config: dict[str, Any], *command: str) -> Result:
     """Run a program in the image as its user, with its environment only."""
     user, variables = config["User"], dict(each.split("=", 1) for each in config["Env"])
     chroot = ["chroot", f"--userspec={user}", str(unpacked / "root")]
-    return subprocess.run([*chroot, *command], env=variables, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([*chroot, *command], env=variables, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_it_runs_kavip_without_privileges(unpacked: Path, config: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ MAP = {"demo", "test", "test-unit", "lint", "bench", "cluster", "cluster-down", 
 def call(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a program from the root of the repository."""
     variables = {**os.environ, **environment}
-    return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_help_is_the_map() -> None:

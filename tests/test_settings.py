@@ -84,7 +84,7 @@ def test_bad_flags_and_variables_end_in_one_line_and_status_2(
     """The program prints one line on standard error and exits with status 2."""
     environment = {"PATH": "/usr/bin", "PYTHONPATH": ".", **variables}
     command = [sys.executable, "-m", "kavip", *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 2
     assert words in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -71,7 +71,7 @@ def connection_load(
 
     running = spawn((sys.executable, "-m", "tests.http.connectionload", host, str(port), str(count)), log=log)
     try:
-        process.wait_for("each connection was opened once", lambda: opened() >= count, timeout=60)
+        process.wait_for("each connection was opened once", lambda: opened() >= count, timeout=300)
         yield opened
         assert running.alive, process.tail(log)
     finally:

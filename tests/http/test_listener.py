@@ -262,7 +262,7 @@ def test_a_port_in_use_ends_the_program_in_one_line(tmp_path: Path) -> None:
     with socket.create_server((HOST, 0)) as taken:
         flags = [f"--kubeconfig={_kubeconfig(tmp_path)}", f"--probe-host={HOST}"]
         command = [sys.executable, "-m", "kavip", "webhook", *flags, f"--probe-port={taken.getsockname()[1]}"]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 2
     assert re.fullmatch(r"kavip: --probe-port \(KAVIP_PROBE_PORT\): \d+: .+; choose another port.*\n", done.stderr)
 

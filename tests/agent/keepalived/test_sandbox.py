@@ -9,7 +9,7 @@ from kavip.agent.keepalived import sandbox
 def run(*command: str) -> subprocess.CompletedProcess[str]:
     """Run a command in the sandbox."""
     launcher = [sys.executable, "-I", "-S", sandbox.__file__, *command]
-    return subprocess.run(launcher, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(launcher, capture_output=True, text=True, check=False, timeout=300)
 
 
 def test_a_sandboxed_program_has_no_capability_and_cannot_gain_one() -> None:
