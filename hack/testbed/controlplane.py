@@ -122,21 +122,32 @@ class ControlPlane:
         return self._place.command(self._programs["kubectl"], f"--kubeconfig={config}", *args)
 
     def wait_established(self) -> None:
-        """Wait until every CRD is established; `kubectl wait` gives up on a CRD that has no conditions yet."""
+        """
+        Wait until every CRD is established and served: a kind is established first and served later.
+
+        `kubectl wait` gives up on a CRD that has no conditions yet.
+        """
         waiting = ("wait", "--for=condition=Established", "--timeout=10s", "crd", "--all")
+        naming = ("get", "crd", "--output=jsonpath={.items[*].metadata.name}")
 
         def established() -> bool:
             return self.kubectl(*waiting, check=False).returncode == 0
 
+        def served() -> bool:
+            kinds = ",".join(self.kubectl(*naming).stdout.split())
+            return self.kubectl("get", kinds, "--all-namespaces", "--output=name", check=False).returncode == 0
+
         process.wait_for("every kind is established", established, timeout=_READY)
+        process.wait_for("every kind is served", served, timeout=_READY, interval=0.2)
 
     def pause(self) -> None:
         """Stop the API server with its connections open, as in a network failure."""
         self._processes["kube-apiserver"].signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """End a `pause`."""
+        """End a `pause`, and return when the API server answers."""
         self._processes["kube-apiserver"].signal(signal.SIGCONT)
+        self._wait_ready()
 
     def restart(self) -> None:
         """Kill the API server, and start it again on the same port with the same data."""

@@ -4,13 +4,11 @@ import json
 from typing import Any
 
 from hack.testbed.controlplane import ControlPlane
-from hack.testbed.process import wait_for
 from kavip import names
 from tests.support import manifests
 
 GROUP_API = f"{names.REDHATCOP_GROUP}/{names.VERSION}"
 POOL_API = f"{names.KAVIP_GROUP}/{names.VERSION}"
-PLURALS = ("keepalivedgroups", "vippools")
 
 
 def install(control_plane: ControlPlane) -> None:
@@ -18,12 +16,6 @@ def install(control_plane: ControlPlane) -> None:
     arguments = [argument for path in manifests.CRDS for argument in ("--filename", str(path))]
     control_plane.kubectl("apply", "--server-side", "--force-conflicts", *arguments)
     control_plane.wait_established()
-    for plural in PLURALS:  # an established kind may not be served yet
-
-        def is_served(plural: str = plural) -> bool:
-            return not control_plane.kubectl("get", plural, "-A", check=False).returncode
-
-        wait_for(f"the API server serves {plural}", is_served, timeout=60, interval=0.2)
 
 
 def group(**spec: Any) -> manifests.Object:
