@@ -136,7 +136,8 @@ class Machine:
         """Start a long-running program in it as a child of its init."""
         background = f'setsid "$@" </dev/null >>{shlex.quote(str(log))} 2>&1 & echo $!'
         inner = int(run([*self.inside("sh", "-c", background, "sh", *command)]).stdout)
-        started = next((one for one in self.processes() if _inner_pids(one.pid)[-1:] == [inner]), None)
+        # a process of a container has one number more, which may be the same
+        started = next((one for one in self.processes() if _inner_pids(one.pid)[1:] == [inner]), None)
         if started is None:
             raise TestbedError(f"{command[0]} exited at once in {self.name}:\n{process.tail(log)}")
         return started
