@@ -9,9 +9,8 @@ from hack.testbed import runs
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.process import wait_for
 from hack.testbed.programs import Programs
-from kavip.admission import registration
-from kavip.webhook import body
 from tests.admission.caserunner import NAME, CaseRunner, case_runner
+from tests.app.longtimeouts import lengthen
 from tests.support import crds
 from tests.support.loopthread import LoopThread
 from tests.support.manifests import CRDS
@@ -37,10 +36,7 @@ def runner(dual: ControlPlane) -> Iterator[CaseRunner]:
         dual.kubectl("create", "namespace", name, check=False)
     loop = LoopThread()
     with pytest.MonkeyPatch.context() as patched:
-        # a machine that stalls for some seconds fails no test
-        patched.setattr(body, "DEADLINE", 25.0)
-        patched.setattr(registration, "MUTATE_TIMEOUT", 30)
-        patched.setattr(registration, "VALIDATE_TIMEOUT", 30)
+        lengthen(patched.setattr)
         try:
             with case_runner(dual, loop) as started:
                 wait_for("the API server asks", lambda: _is_registered(started), timeout=150, interval=0.2)

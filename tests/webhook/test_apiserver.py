@@ -26,10 +26,10 @@ from kavip.pki.certificates import KeyPair
 from kavip.pki.trustbundle import encode_pem, parse_bundle, trust_bundle
 from kavip.pki.verification import has_signed
 from kavip.snapshot import Object, Snapshot
-from kavip.webhook import body as bodies
 from kavip.webhook.certs.cabundle import CABundleInjector, Merge, WebhookRegistrar
 from kavip.webhook.certs.selfsigned import DynamicAuthority
 from kavip.webhook.server import WebhookServer
+from tests.app.longtimeouts import lengthen
 from tests.support.build import group, service
 from tests.support.loopthread import LoopThread
 
@@ -124,10 +124,7 @@ def kavip(control_plane: ControlPlane, loop: LoopThread) -> Iterator[Kavip]:
         control_plane.kubectl("create", "namespace", name, check=False)
     started = Kavip(control_plane, refusals.snapshot())
     with pytest.MonkeyPatch.context() as patched, ExitStack() as stack:
-        # a machine that stalls for some seconds fails no test
-        patched.setattr(bodies, "DEADLINE", 25.0)
-        patched.setattr(registration, "MUTATE_TIMEOUT", 30)
-        patched.setattr(registration, "VALIDATE_TIMEOUT", 30)
+        lengthen(patched.setattr)
         stack.enter_context(_registered(loop, control_plane, started.snapshot))
         bad, fresh = service("shop/probe", group="probe"), group("lb/probe")
         started.until(lambda: "is invalid" in started.apply(bad, "--dry-run=server").stderr)

@@ -43,7 +43,7 @@ BUDGET = 3 << 20
 async def webhook(client_ca: str, *, room: int = ROOM) -> AsyncIterator[int]:
     """A webhook with few connections; yields its port."""
     server = WebhookServer(Snapshot(), client_ca=client_ca)
-    server._listener._limits = Limits(connections=room, handshake=60, exchange=20)
+    server._listener._limits = Limits(connections=room, handshake=60, exchange=40)
     async with serving(server) as port:
         yield port
 

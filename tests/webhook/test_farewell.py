@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hack.testbed import process
 from hack.testbed.controlplane import ControlPlane
 from kavip.http.connection import CLOSING_RESPONSE
 from kavip.pki import certificates
@@ -101,7 +102,8 @@ def registered(plane: ControlPlane, webhook: ClosingWebhook, folder: Path) -> It
         yield
     finally:
         plane.kubectl("delete", "validatingwebhookconfiguration", NAME)
-        plane.kubectl("delete", "configmaps", "--all", f"--namespace={NAME}")
+        delete = ("delete", "configmaps", "--all", f"--namespace={NAME}")  # which the webhook may still be asked about
+        process.wait_for("they are gone", lambda: not plane.kubectl(*delete, check=False).returncode, timeout=60)
         server.close()
         loop.run(webhook.end())
         loop.close()
