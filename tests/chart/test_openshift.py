@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from hack.testbed.controlplane import ControlPlane
+from hack.testbed.process import wait_for
 from kavip.api.group import CaFrom, Check, GroupSpec, KeepalivedGroup
 from kavip.api.meta import Metadata
 from kavip.reconcile.group import manifests
@@ -84,9 +85,14 @@ def test_the_kind_decides(helm: Helm, server: ControlPlane) -> None:
         "servicemonitor.monitoring.coreos.com/kavip",
     ]
     may = "use", "securitycontextconstraints.security.openshift.io/kavip-node", "--namespace=lb"
-    for account, answer in (("lb:default", "yes"), ("kavip:default", "no"), ("kavip:kavip-controller", "no")):
-        result = server.kubectl("auth", "can-i", *may, f"--as=system:serviceaccount:{account}", check=False)
-        assert result.stdout.strip() == answer, account
+
+    def permits(account: str) -> str:
+        as_account = f"--as=system:serviceaccount:{account}"
+        return server.kubectl("auth", "can-i", *may, as_account, check=False).stdout.strip()
+
+    wait_for("the account may", lambda: permits("lb:default") == "yes", timeout=150)  # RBAC is read by watches
+    for account in ("kavip:default", "kavip:kavip-controller"):
+        assert permits(account) == "no", account
 
 
 def added(contexts: list[dict[str, Any]]) -> set[str]:
