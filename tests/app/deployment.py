@@ -166,6 +166,14 @@ class Deployment:
             self.add_endpoint(replica)
         return replica
 
+    def start_ready(self, command: str = "run", *, account: str = ACCOUNT) -> Replica:
+        """Start a replica, and add it to the Service when it is ready: a call that comes earlier would be lost."""
+        replica = self._spawn(command, account)
+        process.wait_for(f"{replica.name} is ready", lambda: not replica.unready(), timeout=150)
+        self.replicas.append(replica)
+        self.add_endpoint(replica)
+        return replica
+
     def _spawn(self, role: str, account: str) -> Replica:
         number = next(self._numbers)
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{manifests.NAMESPACE}", "system:authenticated")

@@ -36,6 +36,7 @@ MANAGED: Final = {"olm.managed": "true"}
 TARGETS: Final = {"olm.operatorGroup": "kavip", "olm.operatorNamespace": NAMESPACE, "olm.targetNamespaces": ""}
 CSVS: Final = "clusterserviceversions.operators.coreos.com"
 MINE: Final = "system:serviceaccount:kavip:"
+SERVICE: Final = "kavip-webhook-service"
 REGISTRATIONS: Final = "mutatingwebhookconfigurations,validatingwebhookconfigurations"
 
 Object = dict[str, Any]
@@ -326,7 +327,7 @@ class Pods:
             "KAVIP_WEBHOOK_PORT": str(9443 + number),
             "KAVIP_PROBE_PORT": str(8100 + number),
             "KAVIP_METRICS_PORT": str(8200 + number),
-            "KAVIP_DRAIN_SECONDS": "2",
+            "KAVIP_DRAIN_SECONDS": "10",  # so that the API server has seen the end of its endpoint
         }
         given = {each["name"]: own.get(each["name"], each.get("value", "")) for each in container["env"]}
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}", "system:authenticated")
@@ -335,22 +336,21 @@ class Pods:
         log = self.site.state / f"kavip-{number}.log"
         replica = Replica(self.site.machine, number, log, self.site.machine.spawn(*command, log=log))
         self.running.setdefault(deployment, []).append(replica)
-        if deployment == "kavip-webhook":
-            self._add_endpoint(replica, service=given["KAVIP_WEBHOOK_SERVICE"])
         return replica
 
     def start_all(self) -> None:
         """One pod of each Deployment, as soon as RBAC permits it what it needs; wait until they are ready."""
         wait_bound(self.site.plane, f"{MINE}kavip-controller")
-        for replica in [self.start(each) for each in ("kavip-webhook", "kavip-controller")]:
-            wait_for(f"{replica.name} is ready", partial(_is_ready, replica), timeout=150)
+        webhook, controller = self.start("kavip-webhook"), self.start("kavip-controller")
+        self._await_and_add(webhook)
+        wait_for("the controller is ready", partial(_is_ready, controller), timeout=150)
 
     def roll(self) -> None:
         """Replace all pods as their Deployments would."""
         old = [each for found in self.running.values() for each in found]
         self.running.clear()
         webhook, controller = self.start("kavip-webhook"), self.start("kavip-controller")
-        wait_for("the new webhook is ready", partial(_is_ready, webhook), timeout=150)
+        self._await_and_add(webhook)
         for replica in old:
             self._remove_endpoint(replica)
         process.stop([each.process for each in old], grace=60)
@@ -369,13 +369,15 @@ class Pods:
         variables = [f"{name}={value}" for name, value in environment.items()]
         return ["env", *variables, sys.executable, "-m", "tests.app.longtimeouts", *args]
 
-    def _add_endpoint(self, replica: Replica, *, service: str) -> None:
-        labels = {"kubernetes.io/service-name": service, "endpointslice.kubernetes.io/managed-by": "test"}
-        pod = {"kind": "Pod", "namespace": NAMESPACE, "name": replica.name}
+    def _await_and_add(self, webhook: Replica) -> None:
+        """Add the endpoint of *webhook* when it is ready, as the endpoints controller does."""
+        wait_for(f"{webhook.name} is ready", partial(_is_ready, webhook), timeout=150)
+        labels = {"kubernetes.io/service-name": SERVICE, "endpointslice.kubernetes.io/managed-by": "test"}
+        pod = {"kind": "Pod", "namespace": NAMESPACE, "name": webhook.name}
         body = {
-            **_of("discovery.k8s.io/v1", "EndpointSlice", replica.name, namespace=NAMESPACE, labels=labels),
+            **_of("discovery.k8s.io/v1", "EndpointSlice", webhook.name, namespace=NAMESPACE, labels=labels),
             "addressType": "IPv4",
-            "ports": [{"name": "443", "port": replica.port, "protocol": "TCP"}],
+            "ports": [{"name": "443", "port": webhook.port, "protocol": "TCP"}],
             "endpoints": [
                 {
                     "addresses": [ADDRESS],

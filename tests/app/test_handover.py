@@ -19,6 +19,7 @@ from tests.app import deployment as deployments
 from tests.app.deployment import Deployment, Replica
 from tests.app.test_certificates import ENOUGH, OTHERS, VALIDATING, filled, ready, rotated, serve_leaves_of, until
 from tests.support import accounts
+from tests.support.rbac import wait_bound
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.netns, pytest.mark.chart, pytest.mark.timeout(900)]
 
@@ -42,6 +43,8 @@ def install(split: Deployment, *settings: str) -> None:
     split.install(*settings)
     made = [each for component in Component for each in accounts.objects(component)]
     split.plane.kubectl("apply", "--filename=-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": made}))
+    for component in Component:
+        wait_bound(split.plane, accounts.account(component), leads=component is CONTROLLER)
 
 
 def start(split: Deployment, component: Component) -> Replica:
@@ -67,10 +70,10 @@ def test_self(split: Deployment) -> None:
         until("the CA is another, and alone", lambda: rotated(split, first))
         process.stop([each.process for each in leaders])
         second = split.bundle()
-        third = start(split, WEBHOOK)
-        ready(third)
+        third = split.start_ready(WEBHOOK.value, account=accounts.account(WEBHOOK))
         with writer.paused():
             split.kill(one)
+            until("the API server asks others", lambda: not writer.write().returncode)
         until("enough is written", lambda: writer.written > ENOUGH)
     assert writer.failures == []
     assert split.bundle() == second
@@ -79,7 +82,7 @@ def test_self(split: Deployment) -> None:
     until("the bundle is back", lambda: split.bundle() == second)
     restored(split)
     refused(split, other, third)
-    assert (other.unready(), third.unready()) == ("", "")
+    ready(other, third)
     rights(split)
 
 
