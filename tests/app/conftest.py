@@ -96,7 +96,8 @@ class Installation:
             *("--webhook-host=127.0.0.1", *(registered if webhook else [])),
             *("--probe-host=127.0.0.1", f"--probe-port={probe_port}"),
             *("--metrics-host=127.0.0.1", f"--metrics-port={metrics_port}"),
-            *("--drain-seconds=0", *flags),
+            *("--drain-seconds=0", "--lease-seconds=60"),  # so that a machine that stalls for seconds costs no lease
+            *flags,
         ]
         log = self.plane.state / f"kavip-{len(self.replicas)}.log"
         environment = {key: value for key, value in os.environ.items() if not key.startswith("KAVIP_")}

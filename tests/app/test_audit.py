@@ -91,11 +91,12 @@ def site(programs: Programs) -> Iterator[Site]:
             stolen = plane.user(ACCOUNTS[0])
             plane.kubectl("get", "secrets", "--namespace=kube-system", kubeconfig=stolen, check=False)
             replica.stop()
-            found.start(f"--kubeconfig={plane.user(CONTROLLER, ADMINS)}", "--lease-seconds=6", webhook=False)
+            last = found.start(f"--kubeconfig={plane.user(CONTROLLER, ADMINS)}", "--lease-seconds=6", webhook=False)
             plane.kubectl(
                 "patch", "service", "web", "--namespace=shop", "--type=merge", '--patch={"spec":{"type":"ClusterIP"}}'
             )
             wait_for("web is not managed", lambda: not found.condition("web"))
+            last.stop()  # so that nothing writes to the log while it is read
             yield Site(found, state / "audit.log")
         finally:
             found.close()

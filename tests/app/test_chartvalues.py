@@ -1,7 +1,8 @@
 """The chart values ``pools`` and ``groups`` on a real API server, with the rights and the policies of the chart."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -53,9 +54,9 @@ def test_one_command_makes_vips(deployment: Deployment) -> None:
         lambda: deployment.plane.kubectl("get", "service", "web", path).stdout == "192.0.2.128",
         timeout=150,
     )
-    events = deployment.plane.kubectl("describe", "configmap", names.VALUES_CONFIGMAP_NAME, deployments.OWN).stdout
-    assert "NamespaceNotFound" in events
-    assert "VIPPool lan: applied" in events
+    shown = ("describe", "configmap", names.VALUES_CONFIGMAP_NAME, deployments.OWN)
+    for words in ("NamespaceNotFound", "VIPPool lan: applied"):
+        wait_for(f"an Event says {words}", partial(says, deployment, words, shown), timeout=150)
     assert refusals(deployment) == [], "neither RBAC nor a policy refuses what kavip does"
 
 
@@ -80,7 +81,11 @@ def test_values_win_on_an_upgrade(deployment: Deployment) -> None:
     helm(deployment, "upgrade", POOL.replace("128/28", "192/28"))
     wait_for("the new value is there", lambda: addresses(deployment) == ["192.0.2.192/28"], timeout=150)
     assert spec_of(deployment, "lan")["priority"] == 7
-    assert [each["name"] for each in conditions(deployment)] == ["lan"]
+    wait_for(
+        "the conditions are of these values",
+        lambda: [each["name"] for each in conditions(deployment)] == ["lan"],
+        timeout=150,
+    )
     assert spec_of(deployment, "lab")["addresses"] == ["198.51.100.0/28"]
 
     edit_pool(deployment, {"spec": {"addresses": ["192.0.2.160/28"]}})
@@ -125,6 +130,11 @@ def test_what_is_refused_is_named(deployment: Deployment) -> None:
     assert messages["groups[0]"] == "groups[0].namespace: '': want the namespace of the group"
     other = wait_condition(deployment, "VIPPool other", "Refused")["message"]
     assert "is forbidden" in other, "RBAC permits only the names of the chart's values"
+
+
+def says(deployment: Deployment, words: str, command: Sequence[str]) -> bool:
+    """Whether kubectl prints *words*."""
+    return words in deployment.plane.kubectl(*command).stdout
 
 
 def ready(replica: Replica) -> None:

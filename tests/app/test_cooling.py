@@ -103,7 +103,7 @@ def change(installation: Installation, kind: str, name: str, patch: dict[str, An
 def test_a_cool_down_survives_a_restart(installation: Installation) -> None:
     """After a kill and a restart the waiting Service gets the address when the cool-down ends, and not before."""
     first = installation.start("--lease-seconds=3", webhook=False)
-    create_pool_and_group(installation, "192.0.2.128/32", seconds=10)
+    create_pool_and_group(installation, "192.0.2.128/32", seconds=30)
     installation.apply(served("web"))
     wait_for_addresses(installation, "web")
     cooldown = delete(installation, "web")

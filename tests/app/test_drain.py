@@ -34,7 +34,7 @@ def test_drain_waits_until_the_vips_have_moved(installation: Installation, tmp_p
         agents.run(NAMES)
         wait_for_all(installation, "Master", "node n1")
         with ThreadPoolExecutor(1) as threads:
-            command = ("kavip", "drain", "n1", "--wait", "--timeout=50")
+            command = ("kavip", "drain", "n1", "--wait", "--timeout=300")
             running = threads.submit(kubectl_kavip, tmp_path, installation, *command)
             wait_for("the text drains n1", lambda: drained(installation) == ["n1"])
             assert not running.done()

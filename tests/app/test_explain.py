@@ -134,7 +134,7 @@ def kubectl_kavip(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=400,  # longer than any that a test gives the command
     )
 
 

@@ -1,13 +1,16 @@
 """kavip controller with ``group_namespaces``, as an account whose rights on what groups own are Roles there."""
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
 
 from kavip.kube.resources import ALL, Component, Scope
 from tests.app.conftest import Installation, a_group, a_service, object_of, wait_for
+from tests.app.test_explain import is_allowed
 from tests.support import accounts
+from tests.support.rbac import wait_bound
 
 pytestmark = pytest.mark.apiserver
 
@@ -30,6 +33,10 @@ def test_roles_in_the_namespaces_of_groups_are_enough(installation: Installation
     account = accounts.account(Component.CONTROLLER)
     made = list(accounts.objects(Component.CONTROLLER, SERVED))
     installation.apply(*made, NODE)
+    wait_bound(installation.plane, account)
+    for namespace in SERVED:  # the API server reads each kind of RBAC object by a watch
+        may = partial(is_allowed, installation, account, "apps", "daemonsets", namespace=namespace)
+        wait_for(f"{account} may list DaemonSets in {namespace}", may)
     installation.plane.audit.mark()
     user = installation.plane.user(account, *GROUPS)
     namespaces = ",".join((*SERVED, "absent"))

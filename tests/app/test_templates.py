@@ -143,7 +143,7 @@ def test_the_file_for_all_groups(installation: Installation, tmp_path: Path, mon
     path = tmp_path / "keepalived-template.yaml"
     path.write_text("- apiVersion: v1\n  kind: {{ .Kind }}\n")
     monkeypatch.setenv(names.TEMPLATE_FILE_VARIABLE, str(path))
-    replica = installation.start()
+    replica = installation.start("--lease-seconds=6")
     installation.apply(a_group("edge"))
     wait_accepted(installation, "edge", "False", f"{path}: line 2, column 9: a Go template")
     assert pod_of(installation, "edge") is None
