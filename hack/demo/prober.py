@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-TIMEOUT = 10.0  # seconds for one request: a slow answer of a busy machine counts as an answer
+TIMEOUT = 30.0  # seconds for one request: a slow answer of a busy machine counts as an answer
 _RETRANSMITTED = slice(100, 104)  # tcpi_total_retrans in struct tcp_info
 
 

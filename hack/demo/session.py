@@ -109,8 +109,12 @@ class Session:
 
     def kavip(self, *args: str) -> Result:
         """Run kavip in a shell that reaches the cluster; print the command and its output."""
+        return self._shown("kavip", args, self.ask_kavip(*args))
+
+    def ask_kavip(self, *args: str) -> Result:
+        """The same, not printed."""
         command = self.cluster.control.command(sys.executable, "-m", "kavip", *args)
-        return self._shown("kavip", args, run(command, check=False, env={"KUBECONFIG": str(self.cluster.kubeconfig)}))
+        return run(command, check=False, env={"KUBECONFIG": str(self.cluster.kubeconfig)})
 
     def _shown(self, program: str, args: tuple[str, ...], done: Result) -> Result:
         root = Path.cwd()

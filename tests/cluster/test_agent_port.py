@@ -74,4 +74,4 @@ def test_a_running_group_keeps_its_port(session: Session) -> None:
         timeout=PATIENCE,
     )
     wait_for("nothing is left to say", lambda: note not in session.kavip("status").stdout, timeout=PATIENCE)
-    assert pods(session).isdisjoint(before)
+    wait_for("the old pod is gone", lambda: pods(session).isdisjoint(before), timeout=PATIENCE)

@@ -191,7 +191,7 @@ def check_service_features(session: Session, vip: str) -> None:
     wait_for("one pod answers", lambda: answer(session, vip, pods=1), timeout=PATIENCE)
     session.cluster.kubectl(*patch, json.dumps({"spec": {"loadBalancerSourceRanges": ["203.0.113.0/24"]}}))
     wait_for("clients outside the source ranges get no answer", lambda: not session.answers(vip), timeout=PATIENCE)
-    assert [node.name for node in session.holders(vip)] == ["n1"]
+    wait_for("n1 has the VIP", lambda: [node.name for node in session.holders(vip)] == ["n1"], timeout=PATIENCE)
     session.cluster.kubectl(*patch, json.dumps({"spec": {"loadBalancerSourceRanges": [f"{own}/32"]}}))
     is_on(session, vip, "n1")
 

@@ -81,7 +81,7 @@ def observed(session: Session) -> dict[str, Any]:
     counts = {}
     for node in session.cluster.nodes:
         url = f"http://{node.ipv4}:{port}{names.STATE_PATH}"
-        state = json.loads(session.cluster.control.exec("curl", "--silent", "--max-time", "20", url).stdout)
+        state = json.loads(session.cluster.control.exec("curl", "--silent", "--max-time", "60", url).stdout)
         counts[node.name] = {each["name"]: each["transitions"] for each in state["instances"]}
     return {"routerIDs": group["status"]["routerIDs"], "transitions": counts}
 

@@ -1,6 +1,5 @@
 """A Gateway controller behind a Service of kavip: Traefik takes its address into the status of its Gateway."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -128,8 +127,12 @@ def test_endpoints_without_a_node_leave_one_master(session: Session) -> None:
     def advertised() -> tuple[str, str, str]:
         return session.condition("service", "gateways/traefik", "kavip.io/Advertised")
 
-    wait_for("it has a master", lambda: advertised()[:2] == ("True", Reason.NO_ENDPOINTS), timeout=PATIENCE, interval=1)
-    holder = session.holder(VIP)
-    assert json.dumps(advertised()).count(holder.name) == 1
+    def has_one_master() -> bool:  # on a busy machine the VIP may move in between
+        found = [node.name for node in session.holders(VIP)]
+        status, reason, message = advertised()
+        is_named = len(found) == 1 and message.count(found[0]) == 1
+        return is_named and (status, reason) == ("True", Reason.NO_ENDPOINTS)
+
+    wait_for("one node is its master", has_one_master, timeout=PATIENCE, interval=1)
     assert session.answers(VIP) == ""
-    assert [node.name for node in session.holders(VIP)] == [holder.name]
+    wait_for("one node still is its master", has_one_master, timeout=PATIENCE, interval=1)
