@@ -9,8 +9,9 @@ from typing import Final
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from hack import alertrules, chartpage, commandoutput, commandpage, refusalpage, refusals, valuesschema
+from hack import alertrules, chartpage, commandoutput, commandpage, crdpage, refusalpage, refusals, valuesschema
 from hack.dashboards import grafana
+from hack.pictures import files as pictures
 from kavip import names, telemetry
 from kavip.agent.main import PREFIX, AgentSettings
 from kavip.agent.report.dump import Data, Entry
@@ -72,6 +73,8 @@ def pages() -> dict[Path, str]:
         FOLDER / "settings.md": filled(settings()),
         FOLDER / "chart.md": filled(chartpage.page()),
         FOLDER / "commands.md": commandpage.page(),
+        FOLDER / "keepalivedgroup.md": filled(crdpage.page("keepalivedgroups.redhatcop.redhat.io")),
+        FOLDER / "vippool.md": filled(crdpage.page("vippools.kavip.io")),
         FOLDER / "metrics.md": filled(metrics()),
         FOLDER / "refusals.md": filled(refusalpage.page(refusals.cases())),
         POOLS: commandoutput.page(POOLS.read_text()),
@@ -79,6 +82,7 @@ def pages() -> dict[Path, str]:
         alertrules.RULES: alertrules.rules(),
         alertrules.PROMETHEUS_RULE: alertrules.prometheus_rule(),
         **grafana.files(),
+        **pictures.files(),
         valuesschema.SCHEMA: valuesschema.page(valuesschema.SCHEMA.read_text()),
     }
 
