@@ -14,7 +14,7 @@ LOCKED ?=
 WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 # no index address may enter the repository
 PIN := UV_CUSTOM_COMPILE_COMMAND="make requirements" $(RUN) uv pip compile --quiet --upgrade --python-version 3.11 \
-	--generate-hashes --no-emit-index-url pyproject.toml
+	--generate-hashes --no-emit-index-url
 
 ##@ Demo and test cluster
 .PHONY: demo cluster cluster-down
@@ -39,9 +39,10 @@ test: ## lint, and all tests, with a real Kubernetes and a real keepalived (root
 test-unit: ## the quick tests that need neither root nor network, with few examples of each property
 	@$(RUN) pytest -n auto --dist worksteal -m "not (slow or $(REAL))" --hypothesis-profile quick --timeout 120
 
-lint: ## ruff, mypy --strict (tests included), the import contracts between packages, and the dependencies
+lint: ## ruff, mypy --strict (tests included), spelling, the import contracts between packages, and the dependencies
 	@$(RUN) ruff check --quiet --output-format concise
 	@$(RUN) ruff format --check --quiet || { echo 'kavip: not formatted; run `make format`' >&2; exit 1; }
+	@$(RUN) codespell
 	@$(RUN) mypy
 	@$(RUN) lint-imports --no-logo
 	@$(RUN) deptry --no-ansi kavip
@@ -108,8 +109,9 @@ format: ## format the Python code
 	@$(RUN) ruff format --quiet
 
 requirements: ## pin the newest versions of the dependencies in pyproject.toml
-	@$(PIN) --output-file requirements/run.txt
-	@$(PIN) --group dev --output-file requirements/dev.txt
+	@$(PIN) pyproject.toml --output-file requirements/run.txt
+	@$(PIN) pyproject.toml --group dev --output-file requirements/dev.txt
+	@$(PIN) --group docs --output-file requirements/docs.txt
 
 packages: ## lock the Debian packages of the images for amd64 and arm64 (root)
 	@for arch in amd64 arm64; do $(RUN) python -m hack.testbed packages --tag $(TAG) --arch $$arch; done
@@ -117,6 +119,10 @@ packages: ## lock the Debian packages of the images for amd64 and arm64 (root)
 .PHONY: reference
 reference: ## generate pages of docs, and the schema of specs in the values of the chart
 	@$(RUN) python -m hack.reference
+
+.PHONY: docs
+docs: ## the site of the documentation below build/site, which a browser reads without a web server too
+	@REQUIREMENTS=docs $(RUN) python -m hack.site
 
 clean: ## remove files that tools left in the checkout; the cache stays
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

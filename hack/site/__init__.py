@@ -1,0 +1,1 @@
+"""The site of the documentation, built with Sphinx by ``make docs``: its pages, their order, and a check of it."""
