@@ -19,6 +19,9 @@ def page() -> str:
         "use `--kubeconfig`, then `KUBECONFIG`, then `~/.kube/config`, and the rights of that user.",
         "[settings.md](settings.md) has the flags of `kavip run`, `webhook`, `controller` and `agent`.",
         "",
+        "On a terminal, `kavip status` and `doctor` print rows about problems in red. With the variable",
+        "`NO_COLOR` they print no colours.",
+        "",
     ]
     program = click.Context(cli, info_name="kavip", terminal_width=WIDTH, help_option_names=["-h", "--help"])
     for name, command, context in commands(cli, program):

@@ -3,7 +3,10 @@ Options that several commands have, each with one spelling and one meaning.
 """
 
 import dataclasses
+import os
+import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -73,3 +76,9 @@ LIVE: Final = click.option(
     "--live", is_flag=True, help="apply the files to the objects of the cluster, which is only read"
 )
 OUTPUT: Final = click.option("-o", "--output", type=click.Choice(("text", "json")), default="text", show_default=True)
+
+
+def problem_style() -> Callable[[str], str]:
+    """How a line about a problem is shown: in red on a terminal, unless NO_COLOR is set (https://no-color.org)."""
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stdout.isatty()
+    return str if is_plain else partial(click.style, fg="red")

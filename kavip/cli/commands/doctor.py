@@ -11,7 +11,7 @@ from kavip.cli import flags
 
 
 @click.command()
-@flags.OUTPUT
+@click.option("-o", "--output", type=click.Choice(("text", "json", "yaml")), default="text", show_default=True)
 @flags.cluster
 def doctor(*, output: str, kubeconfig: str, context: str) -> None:
     """
@@ -26,5 +26,5 @@ def doctor(*, output: str, kubeconfig: str, context: str) -> None:
     from kavip.cli.views.doctor.output import output as printed
 
     report = diagnose(asyncio.run(inspect(kubeconfig, context=context)))
-    click.echo(printed(report, output))
+    click.echo(printed(report, output, style=flags.problem_style()))
     sys.exit(report.status)

@@ -2,40 +2,39 @@
 The output of ``kavip status``: tables for people, JSON and YAML for programs.
 """
 
-import json
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, Final
 
-import yaml
-
 from kavip.cli.views.status import GroupRow, NodeRow, PoolRow, StatusReport, VirtualIPRow
-from kavip.cli.views.table import table
+from kavip.cli.views.structured import structured
+from kavip.cli.views.table import marked, table
+from kavip.names import Reason
 
 _NONE: Final = "-"
 
 
-def output(report: StatusReport, form: str) -> str:
-    """*report* in the *form* table, json or yaml."""
-    if form == "json":
-        return json.dumps(data(report), indent=2, sort_keys=True)
-    if form == "yaml":
-        plain = json.loads(json.dumps(data(report)))
-        return yaml.safe_dump(plain, sort_keys=True, allow_unicode=True, width=200).rstrip("\n")
-    return text(report)
+def output(report: StatusReport, form: str, *, style: Callable[[str], str] = str) -> str:
+    """*report* in the *form* table, json or yaml; a table with *style* for rows about problems."""
+    return text(report, style=style) if form == "table" else structured(data(report), form)
 
 
-def text(report: StatusReport) -> str:
-    """Four tables."""
+def text(report: StatusReport, *, style: Callable[[str], str] = str) -> str:
+    """Four tables, with *style* for rows about problems."""
+    vips = table(("ADDRESS", "SERVICE", "GROUP", "POOL", "NODE", "STATE", "MESSAGE"), map(_vip, report.virtual_ips))
+    groups = table(
+        ("GROUP", "MODE", "NODES", "READY", "CURRENT", "INSTANCES", "STATE", "MESSAGE"), map(_group, report.groups)
+    )
+    pools = table(
+        ("POOL", "PRIORITY", "IPV4 ASSIGNED", "IPV6 ASSIGNED", "INTERFACE", "REPLIES BY", "STATE"),
+        map(_pool, report.pools),
+    )
+    nodes = table(("NODE", "READY", "VIPS", "SHARE", "GROUPS"), map(_node, report.nodes))
     parts = [
-        table(("ADDRESS", "SERVICE", "GROUP", "POOL", "NODE", "STATE", "MESSAGE"), map(_vip, report.virtual_ips)),
-        table(
-            ("GROUP", "MODE", "NODES", "READY", "CURRENT", "INSTANCES", "STATE", "MESSAGE"), map(_group, report.groups)
-        ),
-        table(
-            ("POOL", "PRIORITY", "IPV4 ASSIGNED", "IPV6 ASSIGNED", "INTERFACE", "REPLIES BY", "STATE"),
-            map(_pool, report.pools),
-        ),
-        table(("NODE", "READY", "VIPS", "SHARE", "GROUPS"), map(_node, report.nodes)),
+        marked(vips, (not each.is_held for each in report.virtual_ips), style),
+        marked(groups, (each.state != Reason.READY for each in report.groups), style),
+        marked(pools, (each.state != Reason.READY for each in report.pools), style),
+        marked(nodes, (each.ready is False for each in report.nodes), style),
     ]
     return "\n\n".join("\n".join(part) for part in parts)
 

@@ -2,7 +2,7 @@
 Tables of text.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from kavip.api.text import one_line
 
@@ -15,3 +15,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
         "  ".join([*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()
         for row in everything
     ]
+
+
+def marked(lines: Sequence[str], problems: Iterable[bool], style: Callable[[str], str]) -> list[str]:
+    """*lines* of a table with *style* for each row that is one of *problems*."""
+    rows = zip(lines[1:], problems, strict=True)
+    return [*lines[:1], *(style(line) if is_problem else line for line, is_problem in rows)]

@@ -1,27 +1,26 @@
 """
-The report of ``kavip doctor`` as text and JSON.
+The report of ``kavip doctor`` as text, JSON and YAML.
 """
 
-import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from kavip.api.text import one_line
 from kavip.cli.views.doctor.checks import CheckResult, DoctorReport
-from kavip.cli.views.table import table
+from kavip.cli.views.structured import structured
+from kavip.cli.views.table import marked, table
 
 
-def output(report: DoctorReport, form: str) -> str:
-    """*report* in the *form* text or json."""
-    return json.dumps(data(report), indent=2, sort_keys=True) if form == "json" else text(report)
+def output(report: DoctorReport, form: str, *, style: Callable[[str], str] = str) -> str:
+    """*report* in the *form* text, json or yaml; text with *style* for checks with findings."""
+    return text(report, style=style) if form == "text" else structured(data(report), form)
 
 
-def text(report: DoctorReport) -> str:
+def text(report: DoctorReport, *, style: Callable[[str], str] = str) -> str:
     """A table of all checks, and below it each finding with its reason and the command that mends it."""
     rows = [(each.check.name, _outcome(each)) for each in report.results]
-    return "\n".join(
-        [*table(("CHECK", "RESULT"), rows), *(line for each in report.results for line in _findings(each))]
-    )
+    lines = marked(table(("CHECK", "RESULT"), rows), (bool(each.findings) for each in report.results), style)
+    return "\n".join([*lines, *(line for each in report.results for line in _findings(each))])
 
 
 def _outcome(result: CheckResult) -> str:

@@ -3,6 +3,8 @@
 import json
 import re
 
+import yaml
+
 from kavip.cli.views.doctor.checks import CHECKS, MOST, diagnose
 from kavip.cli.views.doctor.inspection import Gap, Source
 from kavip.cli.views.doctor.output import output
@@ -28,6 +30,12 @@ def test_text() -> None:
     assert lines[-1] == "interfaces: and 1 more"
 
 
+def test_checks_with_findings_are_marked() -> None:
+    """Only their rows of the table have the style of problems."""
+    found = output(diagnose(sound(version="v1.29.0")), "text", style=lambda line: f"!{line}").splitlines()
+    assert [line.split()[0] for line in found if line.startswith("!")] == ["!kubernetes"]
+
+
 def test_json() -> None:
     """One object with the result of each check, and the findings."""
     gaps = {Source.HEARTBEATS: Gap("you may not list leases")}
@@ -36,6 +44,12 @@ def test_json() -> None:
     assert (results["kubernetes"], results["clocks"], results["crds"]) == ("Found", "NotChecked", "OK")
     (finding,) = found["findings"]
     assert set(finding) == {"check", "what", "why", "command"}
+
+
+def test_yaml() -> None:
+    """The same object as in JSON."""
+    report = diagnose(sound(version="v1.29.0"))
+    assert yaml.safe_load(output(report, "yaml")) == json.loads(output(report, "json"))
 
 
 def test_the_page_lists_all_checks() -> None:
