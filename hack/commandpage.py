@@ -22,6 +22,10 @@ def page() -> str:
         "On a terminal, `kavip status` and `doctor` print rows about problems in red. With the variable",
         "`NO_COLOR` they print no colours.",
         "",
+        "`source <(kavip completion bash)` completes commands and options in bash, zsh likewise, and",
+        "`kavip completion fish | source` in fish. kubectl completes `kubectl kavip` if the program",
+        "`kubectl_complete-kavip` is on the PATH; `pip install .` in a checkout installs it.",
+        "",
     ]
     program = click.Context(cli, info_name="kavip", terminal_width=WIDTH, help_option_names=["-h", "--help"])
     for name, command, context in commands(cli, program):

@@ -16,6 +16,7 @@ import click
 
 from kavip import __version__, names
 from kavip.cli import commands
+from kavip.cli.commands import shellcompletion
 from kavip.errors import KavipError, SettingsError
 from kavip.settings import Settings, unknown_variables
 
@@ -119,7 +120,7 @@ for _command in commands.ALL:
 def main() -> None:
     """Run the command line; an error of kavip is one line, with exit status 2."""
     try:
-        cli.main(standalone_mode=False)
+        cli.main(standalone_mode=False, complete_var=shellcompletion.VARIABLE)
     except click.exceptions.Abort:
         sys.exit(130)
     except click.ClickException as error:
@@ -131,3 +132,9 @@ def main() -> None:
     except OSError as error:  # such as an invalid address or a port in use
         click.echo(f"kavip: cannot listen or connect: {error}; see the --*-host and --*-port settings", err=True)
         sys.exit(2)
+
+
+def complete_for_kubectl() -> None:
+    """``kubectl_complete-kavip WORD...``: kubectl calls it to complete the last word of ``kubectl kavip WORD...``."""
+    for line in shellcompletion.kubectl_lines(cli, sys.argv[1:]):
+        click.echo(line)

@@ -15,7 +15,8 @@ command line is wrong, or there is no answer.
 * :mod:`~kavip.cli.commands.convert`: Services with ``externalIPs`` become LoadBalancer Services, in a cluster or in
   files (:mod:`~kavip.cli.commands.rewriting`);
 * :mod:`~kavip.cli.commands.importing`: objects and Services of other load balancers;
-* :mod:`~kavip.cli.commands.vrids`: the VRIDs of an OpenShift cluster.
+* :mod:`~kavip.cli.commands.vrids`: the VRIDs of an OpenShift cluster;
+* :mod:`~kavip.cli.commands.shellcompletion`: completion in shells.
 """
 
 from typing import Final
@@ -30,6 +31,7 @@ from kavip.cli.commands.explain import explain
 from kavip.cli.commands.importing import import_
 from kavip.cli.commands.plan import plan
 from kavip.cli.commands.render import render
+from kavip.cli.commands.shellcompletion import completion
 from kavip.cli.commands.status import status
 from kavip.cli.commands.vrids import vrids
 
@@ -45,4 +47,5 @@ ALL: Final[tuple[click.Command, ...]] = (
     convert,
     import_,
     vrids,
+    completion,
 )
