@@ -9,7 +9,17 @@ from typing import Final
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from hack import alertrules, chartpage, commandoutput, commandpage, crdpage, refusalpage, refusals, valuesschema
+from hack import (
+    alertrules,
+    bundlepage,
+    chartpage,
+    commandoutput,
+    commandpage,
+    crdpage,
+    refusalpage,
+    refusals,
+    valuesschema,
+)
 from hack.dashboards import grafana
 from hack.pictures import files as pictures
 from kavip import names, telemetry
@@ -71,6 +81,7 @@ def pages() -> dict[Path, str]:
     """Each page with its text."""
     return {
         FOLDER / "settings.md": filled(settings()),
+        FOLDER / "bundle.md": filled(bundlepage.page()),
         FOLDER / "chart.md": filled(chartpage.page()),
         FOLDER / "commands.md": commandpage.page(),
         FOLDER / "keepalivedgroup.md": filled(crdpage.page("keepalivedgroups.redhatcop.redhat.io")),

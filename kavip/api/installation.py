@@ -1,4 +1,6 @@
-"""What only ``kavip doctor`` reads: CustomResourceDefinitions, workloads, heartbeats, and times of writes."""
+"""What only ``kavip doctor`` and ``collect`` read: CRDs, workloads, heartbeats, times of writes, and whole objects."""
+
+from typing import Any
 
 from kavip.api.meta import Condition, Metadata, Wire, field
 
@@ -139,3 +141,11 @@ class Workload(Wire, frozen=True):
     def containers(self) -> list[Program]:
         """The containers of its pods."""
         return self.spec.template.spec.containers or []
+
+
+class WholeObject(Wire, frozen=True):
+    """Any object with all of its ``spec`` and ``status``, and without ``managedFields``."""
+
+    metadata: Metadata = Metadata()
+    spec: dict[str, Any] | None = None
+    status: dict[str, Any] | None = None

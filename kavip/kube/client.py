@@ -158,6 +158,12 @@ class Client:
         proxy = resources.PODS.object_path(f"{key}:{port}", f"proxy{path}")
         return await self._transport.read(proxy, most=most, timeout=timeout)
 
+    async def read_log(self, key: str, query: Mapping[str, str], *, most: int, timeout: float = TIMEOUT) -> bytes:
+        """The log of the pod *key*; *query* has the fields of PodLogOptions. At most *most* bytes."""
+        return await self._transport.read(
+            resources.PODS.object_path(key, "log"), query=query, most=most, timeout=timeout
+        )
+
     async def create_dry_run(self, resource: Resource[T], key: str, body: Body) -> None:
         """Let the API server review the creation of an object, which it does not store."""
         namespace, _ = split(resource, key)

@@ -13,7 +13,7 @@ object.
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 from urllib.parse import quote
 
 from kavip import names
@@ -21,7 +21,7 @@ from kavip.api.access import SubjectAccessReview, TokenReview
 from kavip.api.cluster import Infrastructure, Namespace, Network, Node, Pod, Secret, ServiceCIDR
 from kavip.api.event import Event
 from kavip.api.group import KeepalivedGroup
-from kavip.api.installation import Definition, Heartbeat, PublishedConfig, Workload
+from kavip.api.installation import Definition, Heartbeat, PublishedConfig, WholeObject, Workload
 from kavip.api.lease import Lease
 from kavip.api.meta import Metadata
 from kavip.api.pool import VIPPool
@@ -325,6 +325,12 @@ EVERY_DAEMONSET: Final = Resource("apps/v1", "daemonsets", names.DAEMON_SET, Wor
 HEARTBEATS: Final = Resource("coordination.k8s.io/v1", "leases", names.LEASE, Heartbeat)
 PUBLISHED_CONFIGS: Final = Resource("v1", "configmaps", names.CONFIG_MAP, PublishedConfig)
 """These five only ``kavip doctor`` reads, with the rights of its user."""
+
+
+def whole(resource: Resource[Any]) -> Resource[WholeObject]:
+    """*resource* with objects that have all of ``spec`` and ``status``: only ``kavip collect`` reads them."""
+    return Resource(resource.api_version, resource.plural, resource.kind, WholeObject, resource.namespaced)
+
 
 GRANTED: Final = ("endpoints", "pods", "services"), Use(Component.CONTROLLER, Scope.GROUPS, _READ)
 """Core resources in the Role that the controller writes for Prometheus: an account grants only rights that it has."""

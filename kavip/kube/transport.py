@@ -29,6 +29,8 @@ from kavip.kube.codec import error_of
 
 TIMEOUT: Final = 10.0
 """Seconds for one call, including the wait for a connection."""
+TOO_LARGE: Final = "TooLarge"
+"""The reason of an answer that is longer than its reader accepts."""
 CONNECTIONS: Final = 64
 """For calls; each watch has one of its own."""
 _OPEN_TIMEOUT: Final = 30.0  # for the headers of a watch: the server may queue the request under load
@@ -125,12 +127,14 @@ class Transport:
         self._check_status(method, answer, payload)
         return payload
 
-    async def read(self, path: str, *, most: int, timeout: float = TIMEOUT) -> bytes:
+    async def read(
+        self, path: str, *, most: int, query: Mapping[str, str] | None = None, timeout: float = TIMEOUT
+    ) -> bytes:
         """GET *path* from an untrusted server behind the API server; raises also if the body is longer than *most*."""
         headers = await self._headers("")
         with self._map_errors("GET"):
             async with self._session.get(
-                self._url(path, None), headers=headers, timeout=_limit(timeout), **self._fixed
+                self._url(path, query), headers=headers, timeout=_limit(timeout), **self._fixed
             ) as answer:
                 payload = b""
                 while len(payload) <= most and (chunk := await answer.content.readany()):
@@ -138,7 +142,7 @@ class Transport:
                 if len(payload) > most:
                     _abort(answer)
         if len(payload) > most:
-            raise Unavailable(answer.status, "TooLarge", f"the answer has more than {most:,} bytes")
+            raise Unavailable(answer.status, TOO_LARGE, f"the answer has more than {most:,} bytes")
         self._check_status("GET", answer, payload)
         return payload
 

@@ -11,6 +11,7 @@ command line is wrong, or there is no answer.
 * :mod:`~kavip.cli.commands.explain`: why one Service has its addresses or none;
 * :mod:`~kavip.cli.commands.status`: every VIP and the node that holds it;
 * :mod:`~kavip.cli.commands.doctor`: what is wrong with a cluster, and what mends it;
+* :mod:`~kavip.cli.commands.collect`: a support bundle;
 * :mod:`~kavip.cli.commands.drain`: move the VIPs of a node to other nodes, and let them return;
 * :mod:`~kavip.cli.commands.convert`: Services with ``externalIPs`` become LoadBalancer Services, in a cluster or in
   files (:mod:`~kavip.cli.commands.rewriting`);
@@ -24,6 +25,7 @@ from typing import Final
 import click
 
 from kavip.cli.commands.check import check
+from kavip.cli.commands.collect import collect
 from kavip.cli.commands.convert import convert
 from kavip.cli.commands.doctor import doctor
 from kavip.cli.commands.drain import drain, undrain
@@ -42,6 +44,7 @@ ALL: Final[tuple[click.Command, ...]] = (
     explain,
     status,
     doctor,
+    collect,
     drain,
     undrain,
     convert,

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from kavip import names
-from kavip.api.agent import decode_state
+from kavip.api.agent import AgentState, decode_state
 from kavip.api.cluster import Pod
 from kavip.api.group import KeepalivedGroup
 from kavip.cli.views.doctor.inspection import AgentAnswer, Gap, agent_answer
@@ -49,6 +49,11 @@ async def ask_agents(client: Client, groups: Iterable[KeepalivedGroup]) -> tuple
     return tuple(answers.values()), _gap(silent, omitted=len(known) - len(asked), is_whole=not answers)
 
 
+async def read_state(client: Client, pod: str, *, port: int) -> AgentState:
+    """The answer of the agent in *pod*; raises :class:`ApiError`, or :class:`msgspec.MsgspecError`."""
+    return decode_state(await client.read_from_pod(pod, names.STATE_PATH, port=port, most=_LARGEST, timeout=_TIMEOUT))
+
+
 async def _ask_all(client: Client, pods: dict[str, tuple[Pod, int]]) -> tuple[dict[str, AgentAnswer], dict[str, str]]:
     """The answers of *pods*, with their ports; and why the others did not answer; both by key."""
     slots = asyncio.Semaphore(_AT_ONCE)
@@ -62,10 +67,8 @@ async def _ask(client: Client, pod: Pod, port: int, slots: asyncio.Semaphore) ->
     """The answer of the agent in *pod*, or why there is none."""
     try:
         async with slots:
-            body = await client.read_from_pod(
-                pod.metadata.key, names.STATE_PATH, port=port, most=_LARGEST, timeout=_TIMEOUT
-            )
-        return agent_answer(decode_state(body), group=_group(pod), node=pod.spec.node_name)
+            state = await read_state(client, pod.metadata.key, port=port)
+        return agent_answer(state, group=_group(pod), node=pod.spec.node_name)
     except ApiError as error:
         return str(error)
     except msgspec.MsgspecError as error:

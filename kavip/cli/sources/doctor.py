@@ -52,7 +52,12 @@ _CONFIGURATIONS: Final = {
 async def inspect(kubeconfig: str, *, context: str) -> Inspection:
     """Read the cluster of *kubeconfig*."""
     async with connected(kubeconfig, context) as (client, _):
-        return await _Reader(client).read()
+        return await inspect_with(client)
+
+
+async def inspect_with(client: Client) -> Inspection:
+    """Read the cluster of *client*."""
+    return await _Reader(client).read()
 
 
 @dataclass(slots=True)
