@@ -253,6 +253,8 @@ def decode_state(body: bytes) -> AgentState:
         state = msgspec.json.decode(body, type=AgentState)
     except RecursionError:
         raise msgspec.DecodeError("it is nested too deeply") from None
+    except UnicodeDecodeError:
+        raise msgspec.DecodeError("it is not UTF-8") from None
     vips = [*(each.virtual_ips for each in state.instances), *(each.virtual_ips for each in state.left_out)]
     if sum(map(len, vips)) > _MOST_VIPS:
         raise msgspec.ValidationError(f"more than {_MOST_VIPS:,} virtual IPs")

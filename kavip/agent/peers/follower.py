@@ -348,7 +348,7 @@ class PeerFollower:
         try:
             server = Server(str(address), self._port)
             return decode_state(await get(server, names.STATE_PATH, largest=_LARGEST, seconds=_SECONDS))
-        except (NoAnswer, msgspec.MsgspecError, UnicodeDecodeError):
+        except (NoAnswer, msgspec.MsgspecError):
             return None
 
 

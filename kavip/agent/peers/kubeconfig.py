@@ -6,7 +6,6 @@ Programs that print a credential (``exec``) are refused, because an agent runs n
 """
 
 import base64
-import binascii
 import os
 import ssl
 import tempfile
@@ -36,7 +35,7 @@ def read_server(path: Path) -> Server:
         content = file.read(_LARGEST)
     try:
         config = yaml.safe_load(content)
-    except (yaml.YAMLError, RecursionError):
+    except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: a date that is none, too many digits
         raise BadInput("kubeconfig", path.name, "is not YAML") from None
     context = _named(config, "contexts", _text(config, "current-context"), "context")
     cluster = _named(config, "clusters", _text(context, "cluster"), "cluster")
@@ -45,8 +44,11 @@ def read_server(path: Path) -> Server:
         raise BadInput("kubeconfig", refused, "want token, tokenFile, or a client certificate")
     if cluster.get("insecure-skip-tls-verify"):
         raise BadInput("kubeconfig", "insecure-skip-tls-verify", "want certificate-authority")
+    if cluster.get("proxy-url"):
+        raise BadInput("kubeconfig", "proxy-url", "want a server that this node reaches without a proxy")
     host, port = _host_and_port(_text(cluster, "server"))
-    token = _text(user, "token") or _content(user, "tokenFile", path.parent).decode("ascii", "replace").strip()
+    # of both, the file counts, as for kubectl: it is the one that is renewed
+    token = _content(user, "tokenFile", path.parent).decode("ascii", "replace").strip() or _text(user, "token")
     if not all(33 <= ord(character) < 127 for character in token):
         raise BadInput("kubeconfig", "token", "want printable characters without blanks")
     return Server(
@@ -65,7 +67,7 @@ def _host_and_port(url: str) -> tuple[str, int]:
     except ValueError:
         host, port, path = None, 0, ""
     if not host or not url.startswith("https://") or path.strip("/"):
-        raise BadInput("kubeconfig server", url, _WANT_SERVER)
+        raise BadInput("kubeconfig server", url.rpartition("@")[2], _WANT_SERVER)  # a password may stand before the @
     return host, port
 
 
@@ -73,7 +75,8 @@ def _tls(cluster: Mapping[str, Any], user: Mapping[str, Any], folder: Path) -> s
     authority = _data(cluster, "certificate-authority", folder)
     certificate, key = _data(user, "client-certificate", folder), _data(user, "client-key", folder)
     try:
-        context = ssl.create_default_context(cadata=authority.decode("ascii", "replace") or None)
+        # what is not ASCII is a comment between the certificates, or no PEM at all
+        context = ssl.create_default_context(cadata=authority.decode("ascii", "ignore") or None)
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # the CAs of many clusters lack what Python 3.13 requires
         if certificate:
             _load_chain(context, certificate + b"\n" + key)
@@ -98,8 +101,8 @@ def _data(entry: Mapping[str, Any], key: str, folder: Path) -> bytes:
     if not (text := _text(entry, f"{key}-data")):
         return _content(entry, key, folder)
     try:
-        return base64.b64decode(text, validate=True)
-    except binascii.Error:
+        return base64.b64decode("".join(text.split()), validate=True)
+    except ValueError:
         raise BadInput("kubeconfig", f"{key}-data", "want base64") from None
 
 

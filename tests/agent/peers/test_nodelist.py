@@ -2,7 +2,9 @@
 
 import base64
 import json
+import ssl
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from kavip.agent.peers.nodelist import MOST_ADDRESSES, list_nodes
 from kavip.api.address import parse_address
 from kavip.cli.main import cli
 from kavip.errors import BadInput, NoAnswer
+from kavip.pki.certificates import new_ca
 from tests.agent.health.test_probe import answering
 from tests.support import manifests
 from tests.support.streamserver import Serve, stream_server
@@ -174,9 +177,14 @@ async def test_addresses_of_a_node_are_bounded() -> None:
             {"clusters": [{"name": "c", "cluster": {"server": "https://h", "insecure-skip-tls-verify": True}}]},
             "insecure",
         ),
-        (
-            {"clusters": [{"name": "c", "cluster": {"server": "https://h", "certificate-authority-data": "%"}}]},
-            "base64",
+        ({"clusters": [{"name": "c", "cluster": {"server": "https://u:s3cret@127.0.0.1/path"}}]}, "want https"),
+        ({"clusters": [{"name": "c", "cluster": {"server": "https://h", "proxy-url": "http://p"}}]}, "proxy-url"),
+        *(
+            (
+                {"clusters": [{"name": "c", "cluster": {"server": "https://h", "certificate-authority-data": data}}]},
+                "base64",
+            )
+            for data in ("%", "ü")
         ),
         (
             {"clusters": [{"name": "c", "cluster": {"server": "https://h", "certificate-authority-data": "eA=="}}]},
@@ -201,10 +209,44 @@ def test_a_bad_kubeconfig_is_refused(change: dict[str, Any], fault: str, tmp_pat
 
 def test_a_file_that_is_no_yaml_is_refused(tmp_path: Path) -> None:
     """Neither a broken nor an empty file stops the agent."""
-    for text in ("{", "", "- a", "[" * 2_000):
+    for text in ("{", "", "- a", "[" * 2_000, "x: 2026-99-99", f"x: {'9' * 5_000}"):
         (tmp_path / "kubeconfig").write_text(text)
         with pytest.raises(BadInput):
             read_server(tmp_path / "kubeconfig")
+
+
+def test_an_authority_as_kubectl_takes_it(tmp_path: Path) -> None:
+    """Comments between certificates, and lines of base64, harm nothing; DER is refused."""
+    pem = "# Müller\n".encode() + b"# \xfc\n" + new_ca(datetime.now(UTC)).certificate_pem
+    der = ssl.PEM_cert_to_DER_cert(pem[pem.index(b"-----BEGIN") :].decode())
+    for content, is_good in ((pem, True), (der, False)):
+        (tmp_path / "ca").write_bytes(content)
+        for key, value in (("", "ca"), ("-data", base64.encodebytes(content).decode())):
+            path = config(tmp_path, {f"certificate-authority{key}": value}, {"token": "t"})
+            if is_good:
+                assert read_server(path).context is not None
+                continue
+            with pytest.raises(BadInput, match="PEM"):
+                read_server(path)
+
+
+def test_of_two_tokens_the_file_counts(tmp_path: Path) -> None:
+    """kubectl takes the file too, because a token in the kubeconfig is not renewed."""
+    (tmp_path / "token").write_text("renewed\n")
+    server = read_server(config(tmp_path, {}, {"token": "stale", "tokenFile": "token"}))
+    assert server.headers == {"Authorization": "Bearer renewed"}
+
+
+def config(folder: Path, cluster: dict[str, str], user: dict[str, str]) -> Path:
+    """A kubeconfig in *folder*."""
+    content = {
+        "current-context": "x",
+        "clusters": [{"name": "c", "cluster": {"server": "https://h", **cluster}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": user}],
+    }
+    (folder / "kubeconfig").write_text(json.dumps(content))
+    return folder / "kubeconfig"
 
 
 def test_a_credential_is_in_no_repr(tmp_path: Path) -> None:

@@ -86,6 +86,7 @@ async def test_hostile_answers_are_gaps(api: tuple[FakeApi, Client]) -> None:
             "n4": lambda: web.Response(body=b"<html>", status=403),
             "n5": lambda: refusal(503, "ServiceUnavailable"),
             "n6": lambda: web.Response(body=b"[" * 100_000),
+            "n7": lambda: web.Response(body=b'{"group": "lb/edge", "node": "\xff"}'),
         },
     )
     answers, gap = await ask_agents(client, GROUPS)
@@ -94,7 +95,7 @@ async def test_hostile_answers_are_gaps(api: tuple[FakeApi, Client]) -> None:
     assert "pod lb/p-n2: 200 TooLarge" in gap.reason
     assert "pod lb/p-n3: its answer cannot be read: Expected `str`" in gap.reason
     assert "pod lb/p-n4: 403 Forbidden" in gap.reason
-    assert "2 more pods do not answer" in gap.reason
+    assert "3 more pods do not answer" in gap.reason
 
 
 async def test_without_an_answer_the_gap_is_whole(api: tuple[FakeApi, Client]) -> None:
