@@ -55,8 +55,8 @@ HARMLESS_VALUES: Final = frozenset({"runtime/default", "false", "disabled"})
 
 _WANT: Final = "want metadata and spec only"
 _OWN_ANNOTATIONS: Final = f"{names.KAVIP_GROUP}/"
-_RESERVED: Final = re.compile(r"ca|config|run|password-.*")
-"""Names of volumes that kavip may add later."""
+RESERVED_VOLUMES: Final = re.compile(r"ca|config|run|password-.*")
+"""Names of volumes that kavip adds, or may add later."""
 _INSTEAD: Final[Mapping[str, str]] = {
     "affinity": "set spec.affinity of the group",
     "nodeName": "set spec.nodeSelector of the group",
@@ -231,7 +231,7 @@ def _check_volumes(own: Json, outcome: Json, path: str, privileges: frozenset[st
         if there.get(name) != volume:
             yield refuse(f"{path}[{name}]", there.get(name), "kavip needs this volume; remove it from the patch")
     for name in [each for each in there if each not in mine]:
-        if _RESERVED.fullmatch(name):
+        if RESERVED_VOLUMES.fullmatch(name):
             yield refuse(f"{path}[{name}].name", name, "kavip may use this name itself; want another one")
         yield from _check_sources(there[name], SOURCES, Privilege.HOST_PATH, f"{path}[{name}]", privileges)
         for index, source in enumerate(there[name].get("projected", {}).get("sources", ())):

@@ -9,7 +9,7 @@ API server is left out, or becomes a folder of the node: ``/etc/kavip/NAMESPACE.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,6 +22,8 @@ from kavip.api.cluster import Node, NodeAddress, NodeStatus
 from kavip.api.group import KeepalivedGroup
 from kavip.api.meta import Metadata
 from kavip.errors import BadInput
+from kavip.podtemplate.containers import LISTS, OWN_NAMES
+from kavip.podtemplate.guard import RESERVED_VOLUMES
 from kavip.reconcile.group.manifests import CA_DIR, CONFIG_DIR, PASSWORD_DIR, RUN_DIR
 from kavip.snapshot import Object
 
@@ -43,6 +45,10 @@ _STATE: Final = "state"
 _PREFIX: Final = "kavip.io/"
 _NODE: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _NODE_NAME: Final = "KAVIP_AGENT_NODE_NAME"
+_OBJECTS: Final = frozenset(
+    {"configMap", "configMapKeyRef", "configMapRef", "secret", "secretKeyRef", "secretRef", "serviceAccountToken"}
+)
+"""Fields of volumes and variables whose values come from the API."""
 _REFERRING: Final = ("serviceAccountName", "imagePullSecrets", "nodeSelector", "affinity")
 
 
@@ -93,8 +99,25 @@ def groups_of(objects: Sequence[Manifest], *, following: Following | None = None
     for body in objects:
         found.setdefault(key_of(body), {})[body["kind"]] = body
     pairs = ((each.get(names.CONFIG_MAP), each.get(names.DAEMON_SET)) for _, each in sorted(found.items()))
-    groups = (StaticGroup(_without_controller(config), pods) for config, pods in pairs if config and pods)
+    groups = [StaticGroup(_without_controller(config), pods) for config, pods in pairs if config and pods]
+    for each in groups:
+        for field, kind in _references(each.pod):
+            raise BadInput(f"{each.key}: spec.podTemplate.{field}", kind, "without the API server there is none")
     return tuple(_following(each, following) if following else each for each in groups)
+
+
+def _references(pod: Manifest) -> Iterator[tuple[str, str]]:
+    """The parts of *pod* that a template has added and that refer to objects of the API, each with the kind."""
+    for volume in pod["volumes"]:
+        name, own = volume["name"], RESERVED_VOLUMES.fullmatch(volume["name"])
+        kinds = {kind for each in (volume, *volume.get("projected", {}).get("sources", ())) for kind in each}
+        yield from ((f"spec.volumes[{name}]", kind) for kind in sorted(kinds & _OBJECTS) if not own)
+    for field in LISTS:
+        for each in pod.get(field, ()):
+            where = f"spec.{field}[{each['name']}]"
+            kinds = {kind for one in each.get("envFrom", ()) for kind in one}
+            kinds |= {kind for one in each.get("env", ()) for kind in one.get("valueFrom", ())}
+            yield from ((where, kind) for kind in sorted(kinds & _OBJECTS))
 
 
 def _without_controller(config_map: Manifest, **more: object) -> Manifest:
@@ -112,6 +135,10 @@ def _following(group: StaticGroup, following: Following) -> StaticGroup:
         raise BadInput(group.key, "--follow-nodes", remedy)
     if first and not re.search(rf"^    @{re.escape(first)} priority ", text, re.MULTILINE):
         raise BadInput("--bootstrap", first, f"want a node of group {group.key}: name it with --node too")
+    for taken in {_ACCESS, _STATE} & {each["name"] for each in group.pod["volumes"]}:
+        raise BadInput(
+            f"{group.key}: spec.podTemplate.spec.volumes", taken, "--follow-nodes has this name; want another"
+        )
     selector = ",".join(f"{key}={value}" for key, value in sorted((group.pod.get("nodeSelector") or {}).items()))
     follow = {key: value for key, value in (("selector", selector), ("first", first)) if value}
     return StaticGroup(_without_controller(group.config_map, follow=follow), _with_access(group))
@@ -221,7 +248,11 @@ def static_pod(group: StaticGroup) -> Manifest:
 
 
 def systemd_files(group: StaticGroup, nodes: Sequence[Node]) -> Mapping[str, str]:
-    """The files of each node for systemd, by path: ``NODE/etc/...``."""
+    """The files of each node for systemd, by path: ``NODE/etc/...``. Raises :class:`BadInput` for other programs."""
+    for field in LISTS:
+        for added in sorted({each["name"] for each in group.pod.get(field, ())} - OWN_NAMES):
+            where = f"{group.key}: spec.podTemplate.spec.{field}"
+            raise BadInput(where, added, "units run kavip's own programs only; remove it, or use --static pod")
     unit = f"kavip-{group.key.replace('/', '.')}"
     found: dict[str, str] = {}
     for node in nodes:
@@ -239,14 +270,15 @@ def required_files(group: StaticGroup) -> tuple[str, ...]:
     """The files that must be on each node besides, one line each: without the API they cannot be fetched."""
     lines: list[str] = []
     for volume in group.pod["volumes"]:
-        folder = f"{group.folder}/{volume['name'].replace('-', '/')}"
-        if volume["name"] == _ACCESS:
+        name = volume["name"]
+        folder = f"{group.folder}/{name.replace('-', '/')}"
+        if name == _ACCESS:
             lines.append(f"needs {folder}/{KUBECONFIG}: a kubeconfig that may list nodes, for root alone")
         if secret := volume.get("secret"):
             meta = json.loads(group.config_map["data"][names.AGENT_KEY])
             key = meta["password"].rpartition("/")[2]
             lines.append(f"needs {folder}/{key}: key {key} of Secret {secret['secretName']}, for root alone")
-        for source in volume.get("projected", {}).get("sources", ()):
+        for source in volume.get("projected", {}).get("sources", ()) if RESERVED_VOLUMES.fullmatch(name) else ():
             ((kind, origin),) = source.items()
             (item,) = origin["items"]
             named = f"{kind[:1].upper()}{kind[1:]} {origin['name']}"
@@ -264,7 +296,7 @@ def _volume(group: StaticGroup, volume: Manifest) -> Manifest:
             ]
             mode = volume["configMap"]["defaultMode"]
             return {"name": "config", "downwardAPI": {"items": items, "defaultMode": mode}}
-        case str() as name if "secret" in volume or "projected" in volume:  # password-x, ca
+        case str() as name if RESERVED_VOLUMES.fullmatch(name) and {"secret", "projected"} & volume.keys():
             path = f"{group.folder}/{name.replace('-', '/')}"
             return {"name": name, "hostPath": {"path": path, "type": "DirectoryOrCreate"}}
     return volume

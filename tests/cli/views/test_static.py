@@ -200,6 +200,65 @@ def test_a_worker_role_names_the_pool() -> None:
     assert body["metadata"]["name"] == "99-infra-kavip-kube-system.api"
 
 
+SIDECAR = {
+    "name": "x",
+    "image": "x:1",
+    "securityContext": {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    },
+}
+
+
+def with_template(*volumes: manifests.Object, **container: object) -> str:
+    """The example with a template that adds a container and *volumes*."""
+    body = yaml.safe_load(EXAMPLE)
+    body["spec"]["podTemplate"] = {"spec": {"containers": [{**SIDECAR, **container}], "volumes": list(volumes)}}
+    return json.dumps(body)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (with_template({"name": "x", "configMap": {"name": "a"}}), "spec.volumes[x]: 'configMap'"),
+        (with_template({"name": "x", "secret": {"secretName": "a"}}), "spec.volumes[x]: 'secret'"),
+        (
+            with_template({"name": "x", "projected": {"sources": [{"secret": {"name": "a"}}]}}),
+            "spec.volumes[x]: 'secret'",
+        ),
+        (with_template(envFrom=[{"secretRef": {"name": "a"}}]), "spec.containers[x]: 'secretRef'"),
+        (
+            with_template(env=[{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "a", "key": "b"}}}]),
+            "spec.containers[x]: 'configMapKeyRef'",
+        ),
+    ],
+)
+@pytest.mark.parametrize("shape", ["pod", "unit"])
+def test_a_template_that_needs_the_api_is_refused(text: str, message: str, shape: str, tmp_path: Path) -> None:
+    """kubelet refuses a static pod that refers to objects, so the command does, and names the part."""
+    found = render(text, "--static", shape, *NODES, f"--output-dir={tmp_path}")
+    assert isinstance(found.exception, BadInput)
+    assert f"spec.podTemplate.{message}" in str(found.exception)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_template_that_needs_no_api_is_in_the_pod() -> None:
+    """The pod has its container and its volumes as they are; units cannot have them, and the command says so."""
+    own = [{"downwardAPI": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}}]
+    text = with_template({"name": "x", "emptyDir": {}}, {"name": "y", "projected": {"sources": own}})
+    spec = pod(text)["spec"]
+    assert [each for each in spec["containers"] if each["name"] == "x"] == [SIDECAR]
+    assert [each for each in spec["volumes"] if each["name"] in ("x", "y")] == [
+        {"name": "x", "emptyDir": {}},
+        {"name": "y", "projected": {"sources": own}},
+    ]
+    found = render(text, "--static", "unit", *NODES, "--output-dir=unused")
+    assert "units run kavip's own programs only" in str(found.exception)
+    found = render(with_template({"name": "state", "emptyDir": {}}), "--static", "--follow-nodes", *NODES)
+    assert "--follow-nodes has this name" in str(found.exception)
+
+
 @pytest.mark.parametrize("shape", ["rbac", "machineconfig"])
 def test_groups_of_one_name_overwrite_nothing(shape: str) -> None:
     """Cluster-scoped objects and files have the namespace of the group in their names."""
