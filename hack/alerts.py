@@ -54,7 +54,8 @@ def _condition(kind: ConditionType, reasons: str) -> str:
 
 def _condition_of_accepted(kind: ConditionType, reasons: str) -> str:
     """The same, of groups that kavip serves: the others have no configuration and no pods, because of that."""
-    return f'{_condition(kind, reasons)} unless on (group) kavip_group_conditions{{type="Accepted",status="False"}}'
+    refused = f'kavip_group_conditions{{type="Accepted",status="False",reason!="{Reason.DUPLICATE_DEFAULT}"}}'
+    return f"{_condition(kind, reasons)} unless on (group) {refused}"
 
 
 _WAITING_FOR_ROOM: Final = f'kavip_services_waiting{{reason="{Reason.POOL_EXHAUSTED}"}}'
@@ -153,7 +154,7 @@ _GROUPS: Final = Section(
             expr=_condition(ConditionType.ACCEPTED, f'reason!="{Reason.OLD_OPERATOR_RUNNING}"'),
             lasts="5m",
             severity=Severity.WARNING,
-            summary="kavip does not serve group {{ $labels.group }}: {{ $labels.reason }}.",
+            summary="Group {{ $labels.group }} is not accepted: {{ $labels.reason }}.",
         ),
         Alert(
             name="KavipConfigurationRefused",
@@ -219,7 +220,8 @@ _CONTROLLER: Final = Section(
         ),
         Alert(
             name="KavipReconcileErrors",
-            expr='sum by (kind) (increase(kavip_reconcile_total{result="error"}[5m])) > 0',
+            # the longest back-off is five minutes, and a write and a scrape take time: each window has an error
+            expr='sum by (kind) (increase(kavip_reconcile_total{result="error"}[8m])) > 0',
             lasts="15m",
             severity=Severity.WARNING,
             summary="Reconciles of kind {{ $labels.kind }} fail again and again.",

@@ -14,7 +14,8 @@ from hack import alertrules
 from hack.alerts import ALERTS
 from hack.testbed import need
 from kavip import telemetry
-from tests.support.alertseries import FAULTS, HEALTHY, QUIET, Fault
+from kavip.names import Reason
+from tests.support.alertseries import CONDITION, FAULTS, HEALTHY, LEADER, QUIET, Fault
 
 pytestmark = pytest.mark.netns  # promtool comes with the packages that these tests need
 
@@ -52,6 +53,30 @@ def test_each_fault_fires_its_alert_alone_until_it_is_mended(fault: Fault, tmp_p
         fired=[alert.name],
         alerts=[{**firing, "exp_alerts": expected}, ended],
     )
+
+
+def test_a_group_that_is_served_keeps_its_alerts(tmp_path: Path) -> None:
+    """kavip serves a second default group, so what is wrong with its pods fires beside the condition ``Accepted``."""
+    changed = {
+        CONDITION % (LEADER, "Accepted", "True", "Accepted"): "1x59 stale",
+        CONDITION % (LEADER, "Accepted", "False", Reason.DUPLICATE_DEFAULT): "_x60 1x178",
+        CONDITION % (LEADER, "Programmed", "True", "Programmed"): "1x59 stale",
+        CONDITION % (LEADER, "Programmed", "False", Reason.PENDING): "_x60 1x178",
+        CONDITION % (LEADER, "Ready", "True", "Ready"): "1x59 stale",
+        CONDITION % (LEADER, "Ready", "False", Reason.PODS_NOT_READY): "_x60 1x178",
+    }
+    run(tmp_path, {**HEALTHY, **changed}, fired=["KavipGroupNotAccepted", "KavipNodesBehind", "KavipPodsNotReady"])
+
+
+def test_a_group_that_is_not_served_has_one_alert(tmp_path: Path) -> None:
+    """A group that is refused has no pods and no configuration because of that."""
+    changed = {
+        CONDITION % (LEADER, "Accepted", "True", "Accepted"): "1x59 stale",
+        CONDITION % (LEADER, "Accepted", "False", Reason.INVALID): "_x60 1x178",
+        CONDITION % (LEADER, "Ready", "True", "Ready"): "1x59 stale",
+        CONDITION % (LEADER, "Ready", "False", Reason.NO_NODES): "_x60 1x178",
+    }
+    run(tmp_path, {**HEALTHY, **changed}, fired=["KavipGroupNotAccepted"])
 
 
 @pytest.mark.parametrize("changed", QUIET.values(), ids=QUIET.keys())

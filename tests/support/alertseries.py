@@ -166,7 +166,7 @@ FAULTS: Sequence[Fault] = [
         {"pool": "", "reason": "InvalidRequest"},
         "1 Services get no address: InvalidRequest.",
     ),
-    condition("Accepted", Reason.INVALID, "KavipGroupNotAccepted", "kavip does not serve group lb/edge: Invalid."),
+    condition("Accepted", Reason.INVALID, "KavipGroupNotAccepted", "Group lb/edge is not accepted: Invalid."),
     condition(
         "Programmed",
         Reason.REFUSED_BY_AGENT,
@@ -233,6 +233,13 @@ FAULTS: Sequence[Fault] = [
         "writes that fail",
         "KavipReconcileErrors",
         {RECONCILES: GROWS},
+        {"kind": "service"},
+        "Reconciles of kind service fail again and again.",
+    ),
+    Fault(
+        "a write that times out after each longest back-off",
+        "KavipReconcileErrors",
+        {RECONCILES: "0x59 1x5 2x5 3x5 4x5 5x5 6x5 7x5 8x5 9x5 10x5 10x119"},
         {"kind": "service"},
         "Reconciles of kind service fail again and again.",
     ),
