@@ -1,7 +1,8 @@
 """
 What ``kavip doctor`` reads of a cluster. It stores nothing: the only object that it sends is a dry run.
 
-What the user may not read is a gap. An API server that does not answer is an error.
+What the user may not read is a gap, and so is what the API server fails to return. An API server that does not answer
+at all, or does not know the user, is an error.
 """
 
 import asyncio
@@ -90,13 +91,13 @@ class _Reader:
         )
 
     async def _try(self, source: Source, reading: Awaitable[T], nothing: T) -> T:
-        """The result of *reading*, or *nothing* and a gap if the user may not read *source*."""
+        """The result of *reading*, or *nothing* and a gap if *source* cannot be read."""
         try:
             return await reading
-        except Forbidden as error:
-            if error.status == HTTPStatus.UNAUTHORIZED:
+        except ApiError as error:
+            if error.status in (0, HTTPStatus.UNAUTHORIZED):
                 raise
-            self.gaps[source] = Gap(f"you may not {source}")
+            self.gaps[source] = Gap(f"you may not {source}" if isinstance(error, Forbidden) else f"{source}: {error}")
             return nothing
 
     # --- objects ------------------------------------------------------------------------------------------------------

@@ -13,7 +13,10 @@ from kavip.api.installation import Workload
 from kavip.cli.views.doctor.finding import Finding
 from kavip.cli.views.doctor.inspection import Inspection
 
-_MOST: Final = 400  # characters of an image that are looked at
+_MOST: Final = 400  # characters of an image, and of an argument, that are looked at
+_CLASS: Final = re.compile(r"--?lb-class(=|$)")
+_TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+"""What programs in Go read as true."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +30,12 @@ class _Balancer:
 
 
 def _has_no_class(workload: Workload) -> bool:
-    return not any(text.startswith("--lb-class=") for each in workload.containers for text in each.args or ())
+    return not any(_CLASS.match(text[:_MOST]) for each in workload.containers for text in each.args or ())
 
 
 def _serves_services(workload: Workload) -> bool:
     return any(
-        each.variable("svc_enable") == "true" and each.variable("lb_class_only") != "true"
+        each.variable("svc_enable") in _TRUE and each.variable("lb_class_only") not in _TRUE
         for each in workload.containers
     )
 
@@ -43,7 +46,10 @@ def _always(_: Workload) -> bool:
 
 _BALANCERS: Final = (
     _Balancer(
-        "MetalLB", re.compile(r"metallb[/-](controller|speaker)\b"), _has_no_class, "kubectl kavip import metallb"
+        "MetalLB",
+        re.compile(r"metallb[/-](controller|speaker|rhel\d+)\b(?!-)"),  # the last one is that of OpenShift
+        _has_no_class,
+        "kubectl kavip import metallb",
     ),
     _Balancer(
         "kube-vip", re.compile(r"/kube-vip(-iptables)?\b(?!-)"), _serves_services, "kubectl kavip import kube-vip"

@@ -91,7 +91,9 @@ BROKEN: list[tuple[str, dict[str, Any], str]] = [
         )
         for name, image, env in (
             ("MetalLB", "docker.io/bitnami/metallb-controller:1", {}),
+            ("MetalLB", "registry.redhat.io/openshift4/metallb-rhel9@sha256:12", {}),
             ("kube-vip", "ghcr.io/kube-vip/kube-vip:v1.0.0", {"svc_enable": "true"}),
+            ("kube-vip", "ghcr.io/kube-vip/kube-vip:v1.0.0", {"svc_enable": "True", "lb_class_only": "0"}),
             ("ServiceLB of K3s", "rancher/klipper-lb:v0.4.9", {}),
             ("PureLB", "ghcr.io/purelb/purelb/allocator:v0.13", {}),
             ("OpenELB", "kubesphere/openelb-controller:v0.6", {}),
@@ -185,6 +187,18 @@ def test_every_check_is_broken_once() -> None:
     "changes",
     [
         pytest.param({"workloads": (WEBHOOK, CONTROLLER, workload("a/b", "example/metallbx", replicas=1))}, id="image"),
+        *(
+            pytest.param({"workloads": (WEBHOOK, CONTROLLER, speaker(*args))}, id=" ".join(args))
+            for args in (("--lb-class", "x"), ("-lb-class=x",))
+        ),
+        *(
+            pytest.param({"workloads": (WEBHOOK, CONTROLLER, workload("a/b", image, env=env))}, id=f"{image} {env}")
+            for image, env in (
+                ("registry.redhat.io/openshift4/metallb-rhel9-operator:1", {}),
+                ("ghcr.io/kube-vip/kube-vip:v1", {"svc_enable": "1", "lb_class_only": "T"}),
+                ("ghcr.io/kube-vip/kube-vip:v1", {"svc_enable": "yes"}),
+            )
+        ),
         pytest.param(
             {
                 "workloads": (
