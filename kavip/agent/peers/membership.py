@@ -16,6 +16,7 @@ An API server that loses all Nodes changes nothing: their agents still answer. A
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
@@ -26,7 +27,12 @@ from kavip.vrrp.members import Peer
 PATIENCE: Final = 30.0
 """Seconds of silence after which a node without a Node is no peer any more: longer than the restart of an agent."""
 TRIES: Final = 3
-"""Requests after which a joining node does not wait for a peer that has never answered."""
+"""
+Requests after which a joining node does not wait for a peer that has never answered; no peer is silent after fewer.
+"""
+
+MOST_LEFT: Final = 100
+"""Nodes that have never answered and stay peers although their Node is gone: an API server may invent many."""
 
 Nodes = Mapping[str, tuple[Address, ...]]
 Sources = Mapping[int, Address]
@@ -73,8 +79,12 @@ class Contact:
         return replace(self, failures=min(self.failures + 1, TRIES))
 
     def is_silent(self, now: float) -> bool:
-        """Whether it has not answered for so long that it counts as stopped."""
-        return now - max(self.first, self.last) > PATIENCE
+        """
+        Whether it has not answered for so long that it counts as stopped.
+
+        Time alone says nothing: this agent may have been stopped itself, or be late because many others do not answer.
+        """
+        return self.failures >= TRIES and now - max(self.first, self.last) > PATIENCE
 
 
 Contacts = Mapping[str, Contact]
@@ -130,13 +140,24 @@ def followed(record: Record, file: Nodes, contacts: Contacts, *, own: Self, now:
     taken = set(record.wanted(own.name, file)) | set(own.sends.values())
     if taken:
         accepted[own.name] = frozenset(taken)
+    forgotten = _forgotten(record, file, contacts)
     for name in sorted({*file, *(record.nodes or ()), *record.accepted} - {own.name}):
-        before = record.accepted.get(name, _NOTHING)
+        before = _NOTHING if name in forgotten else record.accepted.get(name, _NOTHING)
         addresses = set(record.wanted(name, file)) | _still_used(before, contacts.get(name), now)
         if fresh := addresses - taken:  # of two nodes with one address, this node and then the first one has it
             accepted[name] = frozenset(fresh)
             taken |= fresh
     return replace(record, accepted=dict(sorted(accepted.items())))
+
+
+def _forgotten(record: Record, file: Nodes, contacts: Contacts) -> frozenset[str]:
+    """The nodes beyond :data:`MOST_LEFT` that are no nodes of the group any more and have never answered."""
+    found = (
+        name
+        for name in sorted(record.accepted)
+        if not record.wanted(name, file) and (name not in contacts or contacts[name].answer is None)
+    )
+    return frozenset(islice(found, MOST_LEFT, None))
 
 
 def _still_used(before: frozenset[Address], contact: Contact | None, now: float) -> frozenset[Address]:

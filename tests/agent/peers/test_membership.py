@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip.agent.peers.membership import (
+    MOST_LEFT,
     PATIENCE,
     TRIES,
     Answer,
@@ -180,8 +181,34 @@ def test_a_list_without_nodes_removes_no_living_node() -> None:
     record = followed(record, {}, {"n2": joined(ONE)}, own=own, now=PATIENCE)
     assert record.accepted == {"n1": {ONE}, "n2": {TWO}}
     assert next_sources(record, {}, {"n2": joined(ONE)}, own=own, now=PATIENCE) == ({4: ONE}, "")
-    later = followed(record, {}, {"n2": joined(ONE)}, own=own, now=PATIENCE + 1)
+    later = followed(record, {}, {"n2": unanswered(joined(ONE))}, own=own, now=PATIENCE + 1)
     assert later.accepted == {"n1": {ONE}}
+
+
+def unanswered(contact: Contact) -> Contact:
+    """*contact* after some requests without an answer."""
+    for _ in range(TRIES):
+        contact = contact.failed()
+    return contact
+
+
+def test_an_agent_that_asks_late_drops_no_node() -> None:
+    """If this agent was stopped for a while, or asks many that do not answer, those that answer are not silent."""
+    record = listed(Record(accepted={"n1": frozenset({ONE}), "n2": frozenset({TWO})}), {})
+    for contact in (joined(ONE), joined(ONE).failed()):
+        late = followed(record, {}, {"n2": contact}, own=Self("n1", {4: ONE}), now=10 * PATIENCE)
+        assert late.accepted == {"n1": {ONE}, "n2": {TWO}}
+
+
+def test_invented_nodes_are_bounded() -> None:
+    """An API server that reports other nodes in each list fills neither the memory nor the configuration."""
+    own, living = Self("n1", {4: ONE}), {"z": joined(ONE, source=TWO)}
+    record = Record(accepted={"n1": frozenset({ONE}), "z": frozenset({TWO})})
+    for turn in range(10):
+        found = {f"i{turn}-{n}": (parse_address(f"198.51.{turn}.{n}"),) for n in range(100)}
+        record = followed(listed(record, found), {}, living, own=own, now=0.0)
+        assert len(record.accepted) <= 100 + MOST_LEFT + 2
+        assert {"n1", "z", *found} <= record.accepted.keys()
 
 
 def test_a_new_address_is_used_when_all_accept_it() -> None:
