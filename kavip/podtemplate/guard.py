@@ -42,8 +42,8 @@ POD_FIELDS: Final = frozenset(
 SOURCES: Final = frozenset({"configMap", "downwardAPI", "emptyDir", "projected", "secret"})
 """Kinds of volumes that a patch may add."""
 PROJECTED: Final = frozenset({"configMap", "downwardAPI", "secret"})
-MOST_VALUES, MOST_ITEMS, DEEPEST = 2048, 128, 24
-"""Bounds of a patch: values, items of a list, levels."""
+MOST_VALUES, MOST_ITEMS, DEEPEST, LONGEST_NAME = 2048, 128, 24, 1024
+"""Bounds of a patch: values, items of a list, levels, characters of a name. Each finding repeats the names above it."""
 SHORTEST_GRACE, LONGEST_GRACE = 30, 300
 """Seconds: kavip hands VIPs over within 30."""
 HARMFUL_ANNOTATION: Final = re.compile(
@@ -52,6 +52,9 @@ HARMFUL_ANNOTATION: Final = re.compile(
 )
 """Annotations with which Kubernetes, a runtime or an injector changes the pod; the policy has the same expression."""
 HARMLESS_VALUES: Final = frozenset({"runtime/default", "false", "disabled"})
+
+IDENTITIES: Final = ("name", "mountPath")
+"""Fields by whose value paths name an item of a list."""
 
 _WANT: Final = "want metadata and spec only"
 _OWN_ANNOTATIONS: Final = f"{names.KAVIP_GROUP}/"
@@ -109,6 +112,8 @@ def _check_size(patch: Mapping[str, Any], path: str) -> None:
     while level:
         below: list[Any] = []
         for each in level:
+            if isinstance(each, Mapping) and max(map(len, _names_of(each)), default=0) > LONGEST_NAME:
+                raise BadInput(path, f"a name of more than {LONGEST_NAME:,} characters", "want a shorter one")
             items = each.values() if isinstance(each, Mapping) else each if isinstance(each, list) else ()
             count += len(items)
             if isinstance(each, list) and len(each) > MOST_ITEMS:
@@ -119,6 +124,12 @@ def _check_size(patch: Mapping[str, Any], path: str) -> None:
         level, depth = below, depth + 1
         if depth > DEEPEST:
             raise BadInput(path, f"more than {DEEPEST} levels", "want fewer")
+
+
+def _names_of(value: Mapping[str, Any]) -> Iterator[str]:
+    """The keys of *value*, and what tells it from other items of a list."""
+    yield from value
+    yield from (each for key in IDENTITIES if isinstance(each := value.get(key), str))
 
 
 def _without_null(value: Any) -> Any:

@@ -256,6 +256,23 @@ def test_a_deep_patch_is_refused() -> None:
     assert f"more than {DEEPEST} levels" in found.message
 
 
+@pytest.mark.parametrize(
+    "patch",
+    [
+        container(**{"x" * 100_000: 1}),
+        spec_of(containers=[{"name": "x" * 100_000, **{f"f{number}": 1 for number in range(1500)}}]),
+        of_agent(volumeMounts=[{"name": "x", "mountPath": "/" + "x" * 100_000}]),
+        {"metadata": {"labels": {"x" * 100_000: ""}}},
+    ],
+    ids=["a field", "a container", "a mount", "a label"],
+)
+def test_long_names_cost_little(patch: Json) -> None:
+    """Every finding repeats the names above it, so a long name of a container with many faults would fill the memory."""
+    (found,) = apply_patch(own(), patch, privileges=frozenset()).refusals
+    assert "a name of more than 1,024 characters" in found.message
+    assert len(found.message) + len(found.field) < 4096
+
+
 GROUPS: dict[str, KeepalivedGroup] = {
     "plain": build.group(),
     "with everything": build.group(
