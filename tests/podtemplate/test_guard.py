@@ -267,7 +267,7 @@ def test_a_deep_patch_is_refused() -> None:
     ids=["a field", "a container", "a mount", "a label"],
 )
 def test_long_names_cost_little(patch: Json) -> None:
-    """Every finding repeats the names above it, so a long name of a container with many faults would fill the memory."""
+    """Each finding repeats the names above it, so many faults below a long name would fill the memory."""
     (found,) = apply_patch(own(), patch, privileges=frozenset()).refusals
     assert "a name of more than 1,024 characters" in found.message
     assert len(found.message) + len(found.field) < 4096

@@ -21,8 +21,9 @@ GROUPS = (build.group("lb/edge", metrics_port=9651), build.group("lb/other"))
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[tuple[FakeApi, Client]]:
-    """A fake API server and a client of it."""
+async def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[FakeApi, Client]]:
+    """A fake API server and a client of it, which waits longer than the command on a busy machine."""
+    monkeypatch.setattr(agents, "_TIMEOUT", 120.0)
     fake = FakeApi()
     async with serving(fake, tmp_path) as config, Client.from_settings(str(config)) as client:
         yield fake, client
