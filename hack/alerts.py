@@ -45,7 +45,8 @@ class Section:
 
 
 def _advertised(reason: Reason) -> str:
-    return f'sum by (group) (kavip_services_advertised{{reason="{reason}"}}) > 0'
+    metrics = "kavip_services_advertised|kavip_group_virtual_ips"
+    return f'sum by (group) ({{__name__=~"{metrics}",reason="{reason}"}}) > 0'
 
 
 def _condition(kind: ConditionType, reasons: str) -> str:
@@ -68,14 +69,15 @@ _VIPS: Final = Section(
             expr=_advertised(Reason.NO_MASTER),
             lasts="1m",
             severity=Severity.CRITICAL,
-            summary="{{ $value }} Services of group {{ $labels.group }} have a VIP that no node holds.",
+            summary="{{ $value }} Services or virtualIPs of group {{ $labels.group }} have a VIP that no node holds.",
         ),
         Alert(
             name="KavipVIPSplitBrain",
             expr=_advertised(Reason.SPLIT_BRAIN),
             lasts="1m",
             severity=Severity.CRITICAL,
-            summary="{{ $value }} Services of group {{ $labels.group }} have a VIP that several nodes hold.",
+            summary="{{ $value }} Services or virtualIPs of group {{ $labels.group }} have a VIP that several nodes "
+            "hold.",
         ),
         Alert(
             name="KavipAddressConflict",
@@ -96,7 +98,8 @@ _VIPS: Final = Section(
             expr=_advertised(Reason.UNKNOWN),
             lasts="5m",
             severity=Severity.WARNING,
-            summary="It is not known which node holds the VIPs of {{ $value }} Services of group {{ $labels.group }}.",
+            summary="It is not known which node holds the VIPs of {{ $value }} Services or virtualIPs of group "
+            "{{ $labels.group }}.",
         ),
         Alert(
             name="KavipVIPFlapping",

@@ -79,6 +79,12 @@ SERVICES_ADVERTISED: Final = _gauge(
     "group",
     "reason",
 )
+GROUP_VIRTUAL_IPS: Final = _gauge(
+    "group_virtual_ips",
+    "VIPs of a group itself (spec.virtualIPs) by their state, with the reasons of Advertised. Only on the leader.",
+    "group",
+    "reason",
+)
 VRID_COLLISIONS: Final = _gauge(
     "group_vrid_collisions",
     "VRIDs of a group that another router uses, according to keepalived's counters. Only on the leader.",

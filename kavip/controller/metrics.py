@@ -12,8 +12,8 @@ from prometheus_client import Gauge
 
 from kavip import telemetry
 from kavip.api import conditions
-from kavip.names import ADVERTISED_REASONS, ConditionType, Contest
-from kavip.reconcile.observed.agentstates import AgentStates
+from kavip.names import ADVERTISED_REASONS, ConditionType, Contest, Reason
+from kavip.reconcile.observed.agentstates import MASTER, AgentStates
 from kavip.reconcile.observed.strangers import hardware_of, strangers_of
 from kavip.snapshot import Snapshot
 
@@ -57,6 +57,7 @@ class GroupMetrics:
         """Start without label sets."""
         self._conditions: frozenset[Labels] = frozenset()
         self._advertised: frozenset[Labels] = frozenset()
+        self._own: frozenset[Labels] = frozenset()
         self._collisions: frozenset[Labels] = frozenset()
         self._duplicates: frozenset[Labels] = frozenset()
         self._agents: frozenset[Labels] = frozenset()
@@ -65,6 +66,7 @@ class GroupMetrics:
         """Set all of them; an empty *snapshot* removes all."""
         stated: dict[Labels, int] = {}
         advertised: dict[Labels, int] = {}
+        own_vips: dict[Labels, int] = {}
         collisions: dict[Labels, int] = {}
         duplicates: dict[Labels, int] = {}
         nodes = frozenset(hardware_of(agents, agents.states))
@@ -77,6 +79,11 @@ class GroupMetrics:
                 stored = conditions.find(service.status.conditions, ConditionType.ADVERTISED)
                 if stored is not None and stored.reason in ADVERTISED_REASONS:
                     advertised[key, stored.reason] += 1
+            own_vips |= {(key, reason.value): 0 for reason in ADVERTISED_REASONS}
+            for vip in group.status.virtual_ips or ():
+                reason = Reason.MASTER if vip.state == MASTER else vip.state
+                if reason in ADVERTISED_REASONS:
+                    own_vips[key, reason] += 1
             states, contacts = agents.states_of(key), agents.contacts_of(key)
             collisions[key,] = len({each.router_id for state in states.values() for each in state.collisions})
             duplicates[key,] = len(strangers_of(states, nodes=nodes))
@@ -84,6 +91,7 @@ class GroupMetrics:
             answering |= {(key, "answering"): len(states) - silent, (key, "silent"): silent}
         self._conditions = _export(telemetry.GROUP_CONDITIONS, stated, self._conditions)
         self._advertised = _export(telemetry.SERVICES_ADVERTISED, advertised, self._advertised)
+        self._own = _export(telemetry.GROUP_VIRTUAL_IPS, own_vips, self._own)
         self._collisions = _export(telemetry.VRID_COLLISIONS, collisions, self._collisions)
         self._duplicates = _export(telemetry.DUPLICATE_ADDRESSES, duplicates, self._duplicates)
         self._agents = _export(telemetry.AGENTS, answering, self._agents)

@@ -8,6 +8,7 @@ from prometheus_client.samples import Sample
 
 from kavip import names, telemetry
 from kavip.api.address import parse_address
+from kavip.api.group import GroupVirtualIPStatus
 from kavip.api.meta import Condition
 from kavip.api.service import Service
 from kavip.controller.metrics import GroupMetrics, PoolMetrics
@@ -170,6 +171,25 @@ def test_services_are_counted_by_each_reason_of_advertised() -> None:
     metrics.update(Snapshot.from_objects([build.group(), *services]), AgentStates())
     assert shown("kavip_services_advertised") == {(GROUP, reason): 1 for reason in reasons}
     metrics.update(Snapshot(), AgentStates())
+
+
+def test_vips_of_the_group_itself_are_counted() -> None:
+    """They have no Service, and the same alerts; a state that kavip does not write is not counted."""
+    group = build.group()
+    states = ("MASTER", "NoMaster", "NoMaster", "SplitBrain", "else")
+    own = [GroupVirtualIPStatus(address=f"192.0.2.{number}", state=state) for number, state in enumerate(states)]
+    status = msgspec.structs.replace(group.status, virtual_ips=own)
+    metrics = GroupMetrics()
+    metrics.update(Snapshot.from_objects([msgspec.structs.replace(group, status=status)]), AgentStates())
+    found = shown("kavip_group_virtual_ips")
+    assert {key: number for key, number in found.items() if number} == {
+        (GROUP, "Master"): 1,
+        (GROUP, "NoMaster"): 2,
+        (GROUP, "SplitBrain"): 1,
+    }
+    assert {reason for _, reason in found} == set(names.ADVERTISED_REASONS)
+    metrics.update(Snapshot(), AgentStates())
+    assert not shown("kavip_group_virtual_ips")
 
 
 def test_vips_that_a_machine_has_that_is_no_node_are_counted_once() -> None:

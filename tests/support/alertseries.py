@@ -13,6 +13,7 @@ LATER = 'namespace="lb",pod="edge-2",instance="192.0.2.11:9650"'
 GROUP = {"group": "lb/edge"}
 OF_NODE = {"namespace": "lb", "pod": "edge-1", "instance": "192.0.2.11:9650"}
 
+OWN_VIPS = 'kavip_group_virtual_ips{%s,group="lb/edge",reason="%s"}'
 ADVERTISED = 'kavip_services_advertised{%s,group="lb/edge",reason="%s"}'
 CONDITION = 'kavip_group_conditions{%s,group="lb/edge",type="%s",status="%s",reason="%s"}'
 COLLISIONS = f'kavip_group_vrid_collisions{{{LEADER},group="lb/edge"}}'
@@ -36,6 +37,8 @@ HEALTHY: Mapping[str, str] = {
     ADVERTISED % (LEADER, "Master"): "9x239",
     ADVERTISED % (LEADER, "NoEndpoints"): "1x239",  # a Service without pods
     **{ADVERTISED % (LEADER, each): "0x239" for each in names.ADVERTISED_REASONS[2:]},
+    OWN_VIPS % (LEADER, "Master"): "1x239",
+    **{OWN_VIPS % (LEADER, each): "0x239" for each in names.ADVERTISED_REASONS[1:]},
     CONDITION % (LEADER, "Accepted", "True", "Accepted"): "1x239",
     CONDITION % (LEADER, "Programmed", "True", "Programmed"): "1x239",
     CONDITION % (LEADER, "Ready", "True", "Ready"): "1x239",
@@ -98,10 +101,14 @@ def condition(kind: str, reason: Reason, alert: str, summary: str) -> Fault:
 
 FAULTS: Sequence[Fault] = [
     unadvertised(
-        Reason.NO_MASTER, "KavipVIPWithoutMaster", "2 Services of group lb/edge have a VIP that no node holds."
+        Reason.NO_MASTER,
+        "KavipVIPWithoutMaster",
+        "2 Services or virtualIPs of group lb/edge have a VIP that no node holds.",
     ),
     unadvertised(
-        Reason.SPLIT_BRAIN, "KavipVIPSplitBrain", "2 Services of group lb/edge have a VIP that several nodes hold."
+        Reason.SPLIT_BRAIN,
+        "KavipVIPSplitBrain",
+        "2 Services or virtualIPs of group lb/edge have a VIP that several nodes hold.",
     ),
     unadvertised(
         Reason.ADDRESS_CONFLICT, "KavipAddressConflict", "Another machine on the network has VIPs of group lb/edge."
@@ -114,7 +121,21 @@ FAULTS: Sequence[Fault] = [
     unadvertised(
         Reason.UNKNOWN,
         "KavipVIPHolderUnknown",
-        "It is not known which node holds the VIPs of 2 Services of group lb/edge.",
+        "It is not known which node holds the VIPs of 2 Services or virtualIPs of group lb/edge.",
+    ),
+    Fault(
+        "a VIP of the group itself that no node holds",
+        "KavipVIPWithoutMaster",
+        {OWN_VIPS % (LEADER, "NoMaster"): BROKEN.format(1)},
+        GROUP,
+        "1 Services or virtualIPs of group lb/edge have a VIP that no node holds.",
+    ),
+    Fault(
+        "a VIP of the group itself that several nodes hold",
+        "KavipVIPSplitBrain",
+        {OWN_VIPS % (LEADER, "SplitBrain"): BROKEN.format(1)},
+        GROUP,
+        "1 Services or virtualIPs of group lb/edge have a VIP that several nodes hold.",
     ),
     Fault(
         "a stranger of a VIP of the group",
