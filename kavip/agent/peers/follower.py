@@ -155,18 +155,21 @@ class PeerFollower:
         What to report, if keepalived runs *running*.
 
         keepalived of a node that takes no part has no peers, so such a node reports those that it will have when it
-        joins. Otherwise two nodes would wait for each other.
+        joins. Otherwise two nodes would wait for each other. A node that has decided to send reports it at once:
+        until keepalived runs that, others would take it for one that sends from no address, and drop it.
         """
         if self._group is None:
             return Standings(file=self._file)
         if self._has_left:
             return Standings(Standing.LEFT)
         sources, peers = running_addresses(running.text) if running else (frozenset(), frozenset())
-        if not sources and not self._own.sends:
-            others = (each for name, each in self._record.accepted.items() if name != self._own.name)
+        sends = frozenset(self._own.sends.values())
+        if not sources:
+            peers = frozenset().union(*(each for name, each in self._record.accepted.items() if name != self._own.name))
+        if not sources and not sends:
             switch_at = timestamp(self._switch_at) if self._switch_at else ""
-            return Standings(Standing.JOINING, (), _texts(frozenset().union(*others)), self._file, switch_at)
-        return Standings(Standing.JOINED, _texts(sources), _texts(peers), self._file)
+            return Standings(Standing.JOINING, (), _texts(peers), self._file, switch_at)
+        return Standings(Standing.JOINED, _texts(sources | sends), _texts(peers), self._file)
 
     @property
     def must_say_goodbye(self) -> bool:

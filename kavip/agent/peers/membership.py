@@ -165,8 +165,8 @@ def _still_used(before: frozenset[Address], contact: Contact | None, now: float)
     answer = contact.answer if contact else None
     if contact and (contact.is_silent(now) or (answer and answer.standing is Standing.LEFT)):
         return _NOTHING
-    # A node that was joining when it answered may have joined meanwhile.
-    return before & answer.sources if answer and answer.standing is Standing.JOINED else before
+    # A node that was joining when it answered, or named no address yet, may send meanwhile.
+    return before & answer.sources if answer and answer.standing is Standing.JOINED and answer.sources else before
 
 
 def next_sources(record: Record, file: Nodes, contacts: Contacts, *, own: Self, now: float) -> tuple[Sources, str]:

@@ -200,6 +200,14 @@ def test_an_agent_that_asks_late_drops_no_node() -> None:
         assert late.accepted == {"n1": {ONE}, "n2": {TWO}}
 
 
+def test_a_node_that_names_no_address_yet_stays_a_peer() -> None:
+    """It takes part, and its keepalived has not read that yet when its Node is deleted."""
+    record = listed(Record(accepted={"n1": frozenset({ONE}), "n2": frozenset({TWO})}), {})
+    contact = Contact(0.0).answered(Answer(Standing.JOINED, frozenset(), frozenset({ONE})), now=0.0)
+    found = followed(record, {}, {"n2": contact}, own=Self("n1", {4: ONE}), now=1.0)
+    assert found.accepted == {"n1": {ONE}, "n2": {TWO}}
+
+
 def test_invented_nodes_are_bounded() -> None:
     """An API server that reports other nodes in each list fills neither the memory nor the configuration."""
     own, living = Self("n1", {4: ONE}), {"z": joined(ONE, source=TWO)}

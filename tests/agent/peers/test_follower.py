@@ -1,0 +1,36 @@
+"""What the agent of a static group reports about itself while it joins."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kavip.agent.config.model import MountedConfig
+from kavip.agent.peers.follower import PeerFollower
+from kavip.api.agent import Standing
+from kavip.api.agentconfig import FollowedNodes
+from kavip.cli.main import cli
+
+GROUP = """
+apiVersion: redhatcop.redhat.io/v1alpha1
+kind: KeepalivedGroup
+metadata: {name: api, namespace: kube-system}
+spec: {interface: eth0, virtualIPs: [{address: 192.0.2.200}]}
+"""
+
+
+@pytest.fixture
+def text() -> str:
+    """The text of the group, whose file names one node."""
+    found = CliRunner().invoke(cli, ["render", "--filename=-", "--node=n1=192.0.2.11"], input=GROUP)
+    assert found.exit_code == 0, found.output
+    return found.stdout
+
+
+async def test_a_node_reports_from_where_it_will_send(text: str, tmp_path: Path) -> None:
+    """It does so before keepalived runs that; others would take it for a node that sends from no address."""
+    follower = PeerFollower("n1", tmp_path)
+    await follower.start(None)
+    follower.configure(MountedConfig(text, "x", "kube-system/api", follow=FollowedNodes()), None)
+    said = follower.standings(None)
+    assert (said.standing, said.sources) == (Standing.JOINED, ("192.0.2.11",))
