@@ -118,7 +118,7 @@ class Settings:
         "", "service accounts that groups may name beside default, comma-separated; empty: any"
     )
     template_namespaces: str = setting(
-        "", "namespaces whose KeepalivedGroups may have spec.podTemplate, comma-separated; *: all; empty: none"
+        "", "namespaces whose KeepalivedGroups may have templates, comma-separated; *: all; empty: none"
     )
     template_privileges: str = setting(
         "",

@@ -19,7 +19,7 @@ from kavip.ipam import annotations
 from kavip.names import Reason
 from kavip.podtemplate.guard import FIELD
 from kavip.podtemplate.skeleton import check_pod_template
-from kavip.vrrp import groupspec, keys, routerids
+from kavip.vrrp import configtemplate, groupspec, keys, routerids
 from kavip.vrrp.preference import unmatched
 
 _DEFAULT_FIELD: Final = f"metadata.labels[{names.DEFAULT_GROUP_LABEL}]"
@@ -29,6 +29,7 @@ _SWITCHES: Final = (names.REBALANCE_ANNOTATION, names.TAKE_OVER_ANNOTATION)
 
 RUNS_IN_PODS: Final = {
     "pod_template": "podTemplate",
+    "config_template_ref": "configTemplateRef",
     "affinity": "affinity",
     "agent_image": "agentImage",
     "allow_scripts": "allowScripts",
@@ -43,8 +44,9 @@ RUNS_IN_PODS: Final = {
 The fields that decide which programs run in the pods of a group, with which rights, and on which nodes.
 
 A patch may give the containers of kavip more than the author of a group has, such as a volume. So while there is a
-patch, the right that it needs is needed for these fields too.
+patch, the right that it needs is needed for these fields too. A template of ``keepalived.conf`` needs it by itself.
 """
+_TEMPLATES: Final = {"pod_template": FIELD, "config_template_ref": configtemplate.FIELD}
 
 GroupContext = Context[KeepalivedGroup]
 
@@ -56,8 +58,10 @@ def group_spec_is_valid(group: KeepalivedGroup, _: GroupContext) -> Findings:
 
 def template_is_permitted(group: KeepalivedGroup, context: GroupContext) -> Findings:
     """The administrator permits templates in the namespace."""
-    if group.spec.pod_template is not None and (problem := context.options.templates.problem(group.metadata.namespace)):
-        yield Refusal(Reason.NAMESPACE_NOT_ALLOWED, problem, FIELD)
+    problem = context.options.templates.problem(group.metadata.namespace)
+    for name, field in _TEMPLATES.items() if problem else ():
+        if getattr(group.spec, name) is not None:
+            yield Refusal(Reason.NAMESPACE_NOT_ALLOWED, problem, field)
 
 
 def template_is_valid(group: KeepalivedGroup, context: GroupContext) -> Findings:
@@ -66,13 +70,13 @@ def template_is_valid(group: KeepalivedGroup, context: GroupContext) -> Findings
 
 
 def author_may_create_daemon_sets(group: KeepalivedGroup, context: GroupContext) -> Findings:
-    """A change of what runs in pods with a template of their own needs the right to create DaemonSets."""
+    """A change of a template, or of what runs in pods beside one, needs the right to create DaemonSets."""
     spec, old = group.spec, context.old.spec if context.old else None
-    if spec.pod_template is None:
-        return
     changed = [each for each in RUNS_IN_PODS if old is None or getattr(spec, each) != getattr(old, each)]
-    why = "" if changed[:1] == ["pod_template"] else "the group has a podTemplate, so "
-    for name in ["pod_template"] if changed and not why else changed:
+    templates = [each for each in changed if each in _TEMPLATES and getattr(spec, each) is not None]
+    beside = [] if spec.pod_template is None else [each for each in changed if each not in _TEMPLATES]
+    why = "" if templates else "the group has a podTemplate, so "
+    for name in templates or beside:
         message = (
             f"{why}this change needs the right to create daemonsets.apps in namespace {group.metadata.namespace!r}, "
             "which you do not have; ask an administrator for it"

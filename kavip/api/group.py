@@ -73,6 +73,13 @@ class GroupPlacement(Wire, frozen=True):
     preferred: list[PreferredNodes] | None = None
 
 
+class ConfigTemplateRef(Wire, frozen=True):
+    """``spec.configTemplateRef``: the key of a ConfigMap in the group's namespace that holds a template."""
+
+    name: str
+    key: str = names.CONFIG_KEY
+
+
 class GroupSpec(Wire, frozen=True):
     """``spec``; None means absent, which keeps keepalived-operator's meaning."""
 
@@ -111,6 +118,7 @@ class GroupSpec(Wire, frozen=True):
     update_strategy: Passthrough | None = None
     agent_image: str = ""
     pod_template: Passthrough | None = None
+    config_template_ref: ConfigTemplateRef | None = None
 
 
 class InstanceStatus(Wire, frozen=True):

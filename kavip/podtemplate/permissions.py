@@ -4,6 +4,7 @@ What the administrator of kavip permits to templates of groups: the chart value 
 The right to create DaemonSets, which the author of a template needs, is checked at admission by the API server.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Self
@@ -41,6 +42,12 @@ class TemplatePermissions:
         for unknown in sorted(second - frozenset(Privilege)):
             raise BadInput(_PRIVILEGES, unknown, f"want some of {', '.join(Privilege)}")
         return cls(first, second)
+
+    def places(self, group_namespaces: Collection[str]) -> list[str]:
+        """The namespaces with groups that may have templates, sorted; "" for all. *group_namespaces*: empty for all."""
+        if EVERYWHERE in self.namespaces:
+            return sorted(group_namespaces) or [""]
+        return sorted(self.namespaces.intersection(group_namespaces) if group_namespaces else self.namespaces)
 
     def problem(self, namespace: str) -> str:
         """Why groups in *namespace* may have no template; "" if they may."""

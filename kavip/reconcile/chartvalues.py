@@ -33,6 +33,7 @@ EntryName = tuple[str, str, str]
 MAX_ENTRIES: Final = 64
 """Pools, and as many groups; values.schema.json has the same limit."""
 _HASH: Final = 16
+_TEMPLATES: Final = frozenset({"podTemplate", "configTemplateRef"})
 _MESSAGE: Final = 1_000  # characters; an object's annotations may have 256 KiB together
 _UNKNOWN: Final = re.compile(r"unknown field `([^`]*)`")
 APPLIED: Final = ConditionState("True", Reason.APPLIED, "applied")
@@ -111,8 +112,8 @@ def _entry(path: str, kind: str, raw: msgspec.Raw) -> Wanted:
         return Wanted(
             path, kind, key, problem=f"{where}: unknown field" + (f"; did you mean {meant}?" if meant else "")
         )
-    if is_group and "podTemplate" in entry.spec:
-        problem = f"{path}.spec.podTemplate: kavip would set it with its own rights; create this group with kubectl"
+    for name in sorted(_TEMPLATES & entry.spec.keys()) if is_group else ():
+        problem = f"{path}.spec.{name}: kavip would set it with its own rights; create this group with kubectl"
         return Wanted(path, kind, key, problem=problem)
     metadata = {"labels": entry.labels, "annotations": entry.annotations}
     return Wanted(path, kind, key, {"metadata": metadata, "spec": entry.spec})

@@ -69,7 +69,7 @@ def render(model: Model, *, agent_bytes: int = 0, memory: Memory = KEEPS_NOTHING
 
     Raises :class:`UnsafeValue` for a value that the text cannot hold. Only objects that bypassed every check have one.
     """
-    blocks = (memory.last(_block, each.name, each) for each in model.instances)
+    blocks = (memory.last(_block, (each.name, bool(each.added)), each) for each in model.instances)
     text = "".join([_HEAD.render(model=model, track_dir=TRACK_DIR), *blocks])
     return Config(
         text,

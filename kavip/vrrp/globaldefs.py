@@ -27,7 +27,7 @@ that no longer has the address, for seconds.
 _FIRST: Final = ("router_id", "script_user")
 """These come first: keepalived checks a program or a FIFO at its line, with the user that it has read by then."""
 
-_NAMES_INTERFACES: Final = frozenset({"track_interface", "virtual_routes"})
+NAMES_INTERFACES: Final = frozenset({"track_interface", "virtual_routes"})
 """
 Where a group allows these, its Services may name any interface. With ``dynamic_interfaces`` an interface that a node
 does not have affects that Service only; without it the node would reject the whole configuration.
@@ -50,7 +50,7 @@ the first 541 within 150 ms (115 ms by default).
 def globals_of(group: KeepalivedGroup) -> tuple[Line, ...]:
     """``global_defs``: kavip's lines, overridden by those of the group; entries that are not allowed are left out."""
     own = {line.keyword: line for line in (*_OWN, Line("router_id", (group.metadata.name,)))}
-    if _NAMES_INTERFACES & set(group.spec.allow_verbatim or ()):
+    if NAMES_INTERFACES & set(group.spec.allow_verbatim or ()):
         own["dynamic_interfaces"] = Line("dynamic_interfaces")
     if group.is_shared:
         own |= {line.keyword: line for line in _SHARED_GLOBALS}

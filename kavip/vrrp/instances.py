@@ -63,7 +63,7 @@ class Instance:
     A node that is not among the *sources* (node, address) cannot become master, but the others may listen to it as a
     peer. *also* is advertised with the anchor, as the nodes that already run the instance do. With *trusting*,
     advertisements from any source address are accepted. ``nopreempt`` does not hold on the *successor* of a drained
-    node.
+    node. *added*: the lines of a template.
     """
 
     name: str
@@ -84,6 +84,7 @@ class Instance:
     also: tuple[VirtualIP, ...] = ()
     trusting: bool = False
     successor: str = ""
+    added: tuple[Line, ...] = ()
 
     @property
     def addresses(self) -> tuple[VirtualIP, ...]:
@@ -131,7 +132,8 @@ class Model:
     *drained*: the drained nodes with their turns (:data:`kavip.vrrp.drain.Turns`), sorted. *lacking*: nodes with an
     interface that they do not have.
     *homes*: units and nodes, see :mod:`kavip.vrrp.homes`.
-    *spread*, *unspread* and *balance*: see :class:`kavip.vrrp.moves.Placement`.
+    *spread*, *unspread* and *balance*: see :class:`kavip.vrrp.moves.Placement`. *added*: the lines of a template for
+    ``global_defs``.
     """
 
     group: str
@@ -145,6 +147,7 @@ class Model:
     spread: tuple[str, ...] = ()
     unspread: tuple[tuple[str, str], ...] = ()
     balance: Balance | None = None
+    added: tuple[Line, ...] = ()
 
     @property
     def tracks(self) -> tuple[str, ...]:
@@ -321,6 +324,11 @@ def _peers(peers: Sequence[Peer], family: int) -> tuple[tuple[str, Address], ...
     )
 
 
+def tracked_anyway(spec: GroupSpec) -> frozenset[str]:
+    """The interfaces that keepalived tracks in each instance of a group, in addition to those of its addresses."""
+    return frozenset({spec.interface} | (interfaces_of(spec) if spec.interface_from_ip else set()))
+
+
 def _lines(spec: GroupSpec, own: Sequence[Line], interfaces: frozenset[str]) -> tuple[Line, ...]:
     """
     The lines of the Service, and the group's preemption where the Service has no line about it.
@@ -328,7 +336,7 @@ def _lines(spec: GroupSpec, own: Sequence[Line], interfaces: frozenset[str]) -> 
     ``track_interface`` of one of *interfaces*, which the instance uses anyway, is left out: keepalived tracks it by
     itself and says so on stderr, and the agent's check treats any output as an error.
     """
-    implied = interfaces | {spec.interface} | (interfaces_of(spec) if spec.interface_from_ip else set())
+    implied = interfaces | tracked_anyway(spec)
     lines = [line for line in own if line.keyword != "track_interface" or line.block[0] not in implied]
     keywords = {line.keyword for line in lines}
     if keywords.isdisjoint({"nopreempt", "preempt_delay"}):

@@ -132,7 +132,7 @@ def _service_line(
         if keyword not in allowed:
             return BadInput(FIELD, entry, "allowed only where the group lists it in spec.allowVerbatim; remove it")
         known = keywords.ALLOWABLE[keyword]
-    line = _read(known, keyword, value)
+    line = read_line(known, keyword, value)
     if isinstance(line, str):
         return BadInput(FIELD, entry, line)
     free = interfaces is None or keyword in allowed  # the owner of the group allowed any interface
@@ -146,11 +146,11 @@ def _global_line(keyword: str, value: str, *, allow_scripts: bool) -> Line | Bad
     field = f"{GLOBAL_FIELD}[{_plain(keyword)}]"
     if problem := keywords.global_problem(keyword, allow_scripts=allow_scripts):
         return BadInput(field, value, problem)
-    line = _read(keywords.GLOBAL.get(keyword) or keywords.GLOBAL_SCRIPTS[keyword], keyword, value)
+    line = read_line(keywords.GLOBAL.get(keyword) or keywords.GLOBAL_SCRIPTS[keyword], keyword, value)
     return BadInput(field, value, line) if isinstance(line, str) else line
 
 
-def _read(known: Value, keyword: str, value: str) -> Line | str:
+def read_line(known: Value, keyword: str, value: str) -> Line | str:
     """The line of *keyword* with *value*, or the problem and the remedy."""
     given = tokens(value)
     if isinstance(given, Unreadable):

@@ -9,7 +9,7 @@ from kavip.admission import policy
 from kavip.admission.chain import ALLOWED, PolicyOptions
 from kavip.admission.groups import RUNS_IN_PODS
 from kavip.admission.verdict import Verdict
-from kavip.api.group import GroupSpec, Instances, KeepalivedGroup
+from kavip.api.group import ConfigTemplateRef, GroupSpec, Instances, KeepalivedGroup
 from kavip.api.review import Operation, Review
 from kavip.names import Reason
 from kavip.podtemplate.permissions import ALL_PERMITTED
@@ -210,6 +210,20 @@ def test_what_runs_beside_a_template_needs_the_right_too(name: str, value: Any) 
     changed = msgspec.structs.replace(TEMPLATED, spec=msgspec.structs.replace(TEMPLATED.spec, **{name: value}))
     assert conditional(changed, TEMPLATED) == [f"spec.{RUNS_IN_PODS[name]}"]
     assert conditional(group("lb/edge", **{name: value}), group("lb/edge")) == []
+
+
+def test_a_template_of_lines_needs_the_right_too() -> None:
+    """To come and to change; it runs no programs, so nothing else of the group does."""
+    one, other = (group("lb/edge", config_template_ref=ConfigTemplateRef(name)) for name in ("one", "other"))
+    assert conditional(one, None) == conditional(one, other) == ["spec.configTemplateRef"]
+    assert conditional(group("lb/edge"), one) == conditional(one, one) == []
+    spec = msgspec.structs.replace(one.spec, allow_scripts=True, image="x")
+    assert conditional(msgspec.structs.replace(one, spec=spec), one) == []
+    both = msgspec.structs.replace(TEMPLATED.spec, config_template_ref=one.spec.config_template_ref)
+    assert conditional(msgspec.structs.replace(TEMPLATED, spec=both), TEMPLATED) == ["spec.configTemplateRef"]
+    assert conditional(TEMPLATED, msgspec.structs.replace(TEMPLATED, spec=both)) == []
+    fields = ["spec.podTemplate", "spec.configTemplateRef"]
+    assert conditional(msgspec.structs.replace(TEMPLATED, spec=both), None) == fields
 
 
 def test_a_template_needs_the_right_to_come_and_to_change() -> None:

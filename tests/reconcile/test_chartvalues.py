@@ -53,6 +53,10 @@ def test_pools_come_before_groups() -> None:
             {"groups": [{**GROUP, "spec": {"interface": "eth0", "podTemplate": {}}}]},
             "groups[0].spec.podTemplate: kavip would set it with its own rights; create this group with kubectl",
         ),
+        (
+            {"groups": [{**GROUP, "spec": {"interface": "eth0", "configTemplateRef": {"name": "t"}}}]},
+            "groups[0].spec.configTemplateRef: kavip would set it with its own rights",
+        ),
     ],
 )
 def test_a_malformed_entry_is_named_by_its_path(values: dict[str, Any], message: str) -> None:

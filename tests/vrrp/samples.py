@@ -10,9 +10,11 @@ from typing import Any
 
 from kavip import names
 from kavip.api.cluster import Node
-from kavip.api.group import GroupVirtualIP, Instances, KeepalivedGroup, PasswordAuth, SecretRef
+from kavip.api.group import ConfigTemplateRef, GroupVirtualIP, Instances, KeepalivedGroup, PasswordAuth, SecretRef
 from kavip.api.service import Service
 from kavip.vrrp import config, keys, routerids
+from kavip.vrrp.configtemplate import AddedLines, with_lines
+from kavip.vrrp.grammar import Line
 from kavip.vrrp.instances import Instance, Model, model_of
 from kavip.vrrp.members import Peer, member_of
 from kavip.vrrp.running import running_instances
@@ -141,6 +143,20 @@ def extras() -> str:
     return conf(group, [annotated("shop/web", "192.0.2.130", verbatim=wanted)], nodes(2))
 
 
+def templated() -> str:
+    """Lines of a template in global_defs and in instances: flags, values, and a block."""
+    group = build.group(**NEW, allow_verbatim=["track_interface"], config_template_ref=ConfigTemplateRef("lines"))
+    wanted = model(group, [annotated("shop/web", "192.0.2.130", "2001:db8:2::130")], nodes(2))
+    added = AddedLines(
+        (Line("vrrp_garp_master_refresh", ("60",)), Line("vrrp_min_garp")),
+        {
+            "shop/web": (Line("accept"), Line("track_interface", block=("eth1", "weight", "-20"))),
+            "shop/web/v6": (Line("garp_master_delay", ("2",)),),
+        },
+    )
+    return config.render(with_lines(group, wanted, added)).text
+
+
 SAMPLES: dict[str, Callable[[], str]] = {
     "plain": plain,
     "predecessor": predecessor,
@@ -148,6 +164,7 @@ SAMPLES: dict[str, Callable[[], str]] = {
     "shared": shared_mode,
     "lone": lone,
     "extras": extras,
+    "templated": templated,
 }
 
 

@@ -26,7 +26,7 @@ SHAPES = re.compile(
     | global_defs\ \{{ | vrrp_instance\ {WORD}\ \{{ | vrrp_track_file\ {WORD}\ \{{ | \}}
     | \ {{4}}(@{WORD}\ )?[a-z][a-z0-9_]*(\ {WORD})*          # a keyword and its words
     | \ {{4}}[a-z][a-z0-9_]*\ "{WORD}(\ {WORD})*"             # a program
-    | \ {{4}}\#\ kavip:\ authentication
+    | \ {{4}}\#\ kavip:\ (authentication|template)
     | \ {{4}}[a-z][a-z0-9_]*\ \{{ | \ {{4}}\}}
     | \ {{8}}(@\^{WORD}\ )?{WORD}(\ {WORD})*                  # in a block
     """,
@@ -140,7 +140,7 @@ def test_every_string_passes_the_guard(bad: str, where: int) -> None:
 def test_a_missing_value_is_an_error() -> None:
     """A template with an unknown value fails instead of writing an empty string."""
     with pytest.raises(UnsafeValue, match="Undefined"):
-        render(dataclasses.replace(hostile(), instances=(SimpleNamespace(name="VI_1", tracks=()),)))  # type: ignore[arg-type]  # on purpose
+        render(dataclasses.replace(hostile(), instances=(SimpleNamespace(name="VI_1", tracks=(), added=()),)))  # type: ignore[arg-type]  # on purpose
 
 
 @pytest.mark.slow
