@@ -29,6 +29,7 @@ from kavip.kube.client import Client
 from kavip.kube.delegatedauth import DelegatedAuth
 from kavip.kube.leader import Leader
 from kavip.kube.lease import LeaseLock
+from kavip.podtemplate.permissions import TemplatePermissions
 from kavip.settings import Settings, flag_and_variable
 from kavip.webhook.authorizer import Authorizer
 from kavip.webhook.certs import cainjector
@@ -75,7 +76,12 @@ class App:
     def __init__(self, client: Client, settings: Settings, *, roles: frozenset[str]) -> None:
         """Nothing starts before :meth:`run`."""
         self._client, self._settings, self._roles = client, settings, roles
-        self._caches = Caches(client, owned="controller" in roles, group_namespaces=settings.group_namespace_names)
+        self._caches = Caches(
+            client,
+            owned="controller" in roles,
+            group_namespaces=settings.group_namespace_names,
+            templates=TemplatePermissions.of(settings.template_namespaces, settings.template_privileges),
+        )
         self._leadership = Leadership(client, settings, self._caches)
         self._pool_metrics = PoolMetrics()
         self._webhook_unready: list[Callable[[], str]] = []

@@ -24,9 +24,11 @@ from kavip.kube import resources
 from kavip.kube.client import Client
 from kavip.kube.informer import Informer
 from kavip.kube.resources import Resource
+from kavip.podtemplate.permissions import NOTHING_PERMITTED, TemplatePermissions
 from kavip.reconcile import enqueue
 from kavip.reconcile.observed.objects import Owned, OwnedObjects
 from kavip.reconcile.observed.operator import OperatorObject, OperatorWatch, WritesBlocked
+from kavip.reconcile.observed.templates import ConfigTemplates
 from kavip.reconcile.plan import Key, KeyKind
 from kavip.reconcile.predicate import PendingWrites
 from kavip.snapshot import KINDS, Object, Snapshot
@@ -54,19 +56,22 @@ class Caches:
         *,
         owned: bool,
         group_namespaces: Collection[str] = (),
+        templates: TemplatePermissions = NOTHING_PERMITTED,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """
         Watch what decisions read, and with *owned* also the objects that groups own; *now* is the wall clock.
 
-        With *group_namespaces*, the objects that groups own are watched in these namespaces only, one by one.
+        With *group_namespaces*, the objects that groups own are watched in these namespaces only, one by one. The
+        ConfigMaps with templates are watched where *templates* are permitted.
         """
         self._now, self._owned = now, owned
         self.snapshot, self.objects = Snapshot(group_namespaces), OwnedObjects()
         self.pending, self.operator = PendingWrites(), OperatorWatch()
+        self.templates = ConfigTemplates()
         self._enqueue: Callable[[Key], None] | None = None
         self._open = asyncio.Event()
-        self.informers: list[Informer[Object] | Informer[Owned] | Informer[OperatorObject]] = []
+        self.informers: list[Informer[Object] | Informer[Owned] | Informer[OperatorObject] | Informer[ConfigMap]] = []
         self._pools: Mapping[str, Object] = {}
         self.services: Informer[Any]
         """The informer of Services."""
@@ -89,6 +94,8 @@ class Caches:
         self._monitoring: list[Informer[Owned]] = []
         for namespace in sorted(group_namespaces) or [""] if owned else ():
             self._watch_owned(client, namespace)
+        for namespace in templates.places(group_namespaces) if owned else ():
+            self._watch_templates(client, namespace)
         self._operator_informers = [_by_name(client, kind, name) for kind in _OPERATOR if owned for name in kind.names]
         for operator in self._operator_informers:
             operator.subscribe(self._update_operator)
@@ -114,6 +121,18 @@ class Caches:
             informer(kind, labels=names.GROUP_LABEL)
         self._monitoring += [informer(kind, labels=names.GROUP_LABEL) for kind in _MONITORING]
         informer(resources.DAEMONSET_EVENTS, fields=_FAILURES)
+
+    def _watch_templates(self, client: Client, namespace: str) -> None:
+        """Watch the ConfigMaps in *namespace* with templates of keepalived.conf; "": in all."""
+        templates: Informer[ConfigMap] = Informer(
+            client,
+            resources.CONFIGMAPS,
+            namespace=namespace,
+            labels=names.CONFIG_TEMPLATE_LABEL,
+            lacks_namespace=lambda: self._lacks(namespace),
+        )
+        templates.subscribe(self._update_template)
+        self.informers.append(templates)
 
     def _lacks(self, namespace: str) -> bool:
         """Whether the cluster has no such *namespace*; false while that is unknown."""
@@ -225,6 +244,13 @@ class Caches:
             self._update_published(group)
         if self._enqueue is not None and self.snapshot.any_group(group):
             self._enqueue(Key(KeyKind.GROUP, group))
+
+    def _update_template(self, old: ConfigMap | None, new: ConfigMap | None) -> None:
+        """Enqueue the groups that name the ConfigMap."""
+        self.templates.store(old, new)
+        if self._enqueue is not None and (changed := new or old):
+            for group in self.templates.users_of(changed, self.snapshot.groups.values()):
+                self._enqueue(Key(KeyKind.GROUP, group))
 
     def _update_published(self, group: str) -> None:
         """Let objects in deletion hold what the published configuration of *group* contains."""

@@ -53,6 +53,7 @@ TAKE_OVER_ANNOTATION: Final = "kavip.io/take-over"  # on a KeepalivedGroup
 REBALANCE_ANNOTATION: Final = "kavip.io/rebalance"  # on a KeepalivedGroup
 DRAIN_ANNOTATION: Final = "kavip.io/drain"  # on a Node
 DEFAULT_GROUP_LABEL: Final = "kavip.io/default-group"  # on a KeepalivedGroup
+CONFIG_TEMPLATE_LABEL: Final = "kavip.io/config-template"  # on a ConfigMap: groups may name it, so kavip reads it
 
 SERVICE_ANNOTATIONS: Final = (
     GROUP_ANNOTATION,

@@ -5,11 +5,15 @@ from typing import Any, cast
 
 import pytest
 
+from kavip import names
+from kavip.api.group import ConfigTemplateRef
+from kavip.api.workload import ConfigMap
 from kavip.caches import Caches, selector
 from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pools import Pools
 from kavip.kube import resources
 from kavip.kube.client import Client
+from kavip.podtemplate.permissions import NOTHING_PERMITTED, TemplatePermissions
 from kavip.reconcile.plan import Key, KeyKind
 from tests.reconcile.simulatedcluster import GROUP, NOW
 from tests.support import build
@@ -111,3 +115,28 @@ def test_openshift_is_known_by_its_kind() -> None:
     networks = next(each for each in caches.informers if each.resource is resources.NETWORKS)
     networks.is_available = True
     assert caches.is_openshift
+
+
+def test_configmaps_with_templates_are_watched_where_they_are_permitted() -> None:
+    """Nowhere by default; a change enqueues the groups that name the ConfigMap."""
+
+    def watched(permissions: TemplatePermissions, *, owned: bool = True) -> list[str]:
+        caches = Caches(cast(Client, None), owned=owned, templates=permissions)
+        selections = [each._selection for each in caches.informers]
+        return [each["namespace"] for each in selections if each["labels"] == names.CONFIG_TEMPLATE_LABEL]
+
+    permitted = TemplatePermissions.of("lb,net", "")
+    assert watched(NOTHING_PERMITTED) == watched(permitted, owned=False) == []
+    assert watched(permitted) == ["lb", "net"]
+    caches, woken = Caches(cast(Client, None), owned=True, templates=permitted), list[Key]()
+    for name, reference in (("edge", "lines"), ("next", "lines"), ("other", "others"), ("plain", "")):
+        template = ConfigTemplateRef(reference) if reference else None
+        caches._update(None, build.group(f"lb/{name}", config_template_ref=template))
+    caches._update(None, build.group("net/edge", config_template_ref=ConfigTemplateRef("lines")))
+    configmap = ConfigMap(metadata=build.metadata("lb/lines"), data={"keepalived.conf": ""})
+    caches._update_template(None, configmap)
+    caches.lead(woken.append)
+    caches._update_template(configmap, configmap)
+    caches._update_template(configmap, None)
+    assert woken == [Key(KeyKind.GROUP, name) for name in ("lb/edge", "lb/next")] * 2
+    assert caches.templates.configmaps == {}

@@ -13,6 +13,7 @@ from fuzz.histories.fakeclient import FakeClient
 from fuzz.histories.loop import Loop
 from fuzz.histories.server import Server
 from kavip.caches import Caches
+from kavip.controller.templaterenderer import TemplateRenderer
 from kavip.controller.worker import Worker
 from kavip.controller.writer import Writer
 from kavip.kube.workqueue import WorkQueue
@@ -100,6 +101,7 @@ class Replica:
             queue=queue,
             writer=Writer(client, self.records, self.caches.pending, now=lambda: self.now),
             prober=_NoProber(),
+            renderer=TemplateRenderer(self.caches.templates, changed=lambda _: None),
             notify=lambda key, notice: self.notices.append((key, notice)),
             options=ReconcileOptions(),
             now=lambda: self.now,

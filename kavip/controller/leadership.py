@@ -25,6 +25,7 @@ from kavip.controller.metrics import GroupMetrics
 from kavip.controller.prober import AgentProber
 from kavip.controller.recovery import Recovery, recover_cooldowns
 from kavip.controller.templatefile import TemplateFile
+from kavip.controller.templaterenderer import TemplateRenderer
 from kavip.controller.worker import Worker
 from kavip.controller.writer import Writer
 from kavip.errors import ApiError, CachesStale
@@ -95,7 +96,10 @@ class Leadership:
                 probed_from=datetime.now(UTC),
             )
             writer = Writer(client, self._records, self._caches.pending, now=lambda: datetime.now(UTC))
-            worker = self._worker(queue, events, prober, writer)
+            renderer = TemplateRenderer(
+                self._caches.templates, changed=lambda group: queue.add(Key(KeyKind.GROUP, group))
+            )
+            worker = self._worker(queue, events, prober, writer, renderer)
             self._prober = prober
             self._begin(queue, worker, events)
             self._report(recovery, events, recorded)
@@ -104,6 +108,7 @@ class Leadership:
                     tasks.create_task(events.run(), name="events")
                     tasks.create_task(prober.run(), name="prober")
                     tasks.create_task(worker.run(), name="workers")
+                    tasks.create_task(renderer.run(), name="templates")
                     tasks.create_task(self._watch_environment(queue), name="environment")
                     if self._settings.template_file:
                         tasks.create_task(self._template.run(lambda: self._add_groups(queue)), name="template file")
@@ -167,7 +172,14 @@ class Leadership:
         )
         events.emit(Note(about, Reason.COOLDOWNS_LOST, text, severity="Warning"))
 
-    def _worker(self, queue: WorkQueue[Key], events: Events, prober: AgentProber, writer: Writer) -> Worker:
+    def _worker(
+        self,
+        queue: WorkQueue[Key],
+        events: Events,
+        prober: AgentProber,
+        writer: Writer,
+        renderer: TemplateRenderer,
+    ) -> Worker:
         settings, caches = self._settings, self._caches
         return Worker(
             snapshot=caches.snapshot,
@@ -178,6 +190,7 @@ class Leadership:
             queue=queue,
             writer=writer,
             prober=prober,
+            renderer=renderer,
             notify=lambda key, notice: self._emit(events, key, notice),
             options=ReconcileOptions(
                 image=settings.image,

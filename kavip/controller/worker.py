@@ -32,6 +32,7 @@ from kavip.reconcile.observed.objects import OwnedObjects
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.observed.operator import OperatorWatch, WritesBlocked
 from kavip.reconcile.observed.records import Records
+from kavip.reconcile.observed.templates import ConfigTemplates
 from kavip.reconcile.plan import (
     GroupPlan,
     Key,
@@ -50,6 +51,7 @@ from kavip.reconcile.service.reconcile import plan_service
 from kavip.reconcile.service.throttle import WriteBudget
 from kavip.snapshot import Snapshot
 from kavip.telemetry import ADDRESS_CONFLICTS, ALLOCATION_SECONDS, RECONCILE_SECONDS, RECONCILES, RESULTS
+from kavip.vrrp.configtemplate import RenderRequest
 
 log = structlog.get_logger()
 
@@ -79,6 +81,20 @@ class Prober(Protocol):
         """Ask these nodes from now on."""
 
 
+class Renderer(Protocol):
+    """The part of :class:`~kavip.controller.templaterenderer.TemplateRenderer` that the worker uses."""
+
+    @property
+    def templates(self) -> ConfigTemplates:
+        """The templates that groups name, and what came out of them."""
+
+    def ask(self, group: str, request: RenderRequest | None, *, now: datetime) -> None:
+        """Render *request* for *group* from now on; None: nothing."""
+
+    def forget(self, group: str) -> None:
+        """Forget a *group* that is gone."""
+
+
 Notify = Callable[[Key, Notice], None]
 """Sends an Event about the object of a key. It must neither wait nor raise."""
 
@@ -97,17 +113,23 @@ class Worker:
         queue: WorkQueue[Key],
         writer: Writer,
         prober: Prober,
+        renderer: Renderer,
         notify: Notify,
         options: ReconcileOptions,
         template: Callable[[], DefaultTemplate] = lambda: NO_TEMPLATE,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """*template* is the patch of all pods; *now* is the wall clock, *clock* the monotonic one."""
+        """
+        Do nothing before :meth:`run`.
+
+        *template* is the patch of all pods, *renderer* renders those of ``keepalived.conf``. *now* is the wall clock,
+        *clock* the monotonic one.
+        """
         self._snapshot, self._objects, self._records, self._operator = snapshot, objects, records, operator
         self._queue, self._writer, self._pending = queue, writer, pending
         self._prober, self._notify, self._options, self._now, self._clock = prober, notify, options, now, clock
-        self._template = template
+        self._template, self._renderer = template, renderer
         self._not_before: dict[Key, float] = {}  # when a group or pool may be reconciled again
         self._budget = WriteBudget()
         self._dirty_since: dict[Key, float] = {}  # of Services
@@ -250,7 +272,9 @@ class Worker:
     def _decide(self, key: Key) -> Plan:
         if blocked := self._operator.blocked(self._clock()):
             return self._decide_blocked(key, blocked)
-        observed = Observed(self._prober.agents, self._objects, self._records, self._template())
+        observed = Observed(
+            self._prober.agents, self._objects, self._records, self._template(), self._renderer.templates
+        )
         now, options = self._now(), self._options
         match key.kind:
             case KeyKind.SERVICE:
@@ -309,6 +333,8 @@ class Worker:
         if key not in self._snapshot.groups:
             self._records.forget_group(key)
             self._prober.set_target(key, None)
+            self._renderer.forget(key)
+        self._renderer.ask(key, plan.rendering, now=self._now())
         if plan.record is not None:
             self._records.groups[key] = plan.record
         if plan.target is not None:

@@ -18,6 +18,7 @@ from kavip.api.meta import Condition, Metadata
 from kavip.api.refusal import Refusal
 from kavip.api.text import one_line
 from kavip.podtemplate.permissions import NOTHING_PERMITTED, TemplatePermissions
+from kavip.vrrp.configtemplate import RenderRequest
 from kavip.vrrp.operatorconfig import OperatorInstance
 
 _LONGEST: Final = 8_000  # characters of a message: at most 32,000 bytes in UTF-8; the limit is 32,768
@@ -267,12 +268,15 @@ class GroupPlan(Plan):
 
     *also_low_priority*: other keys to reconcile when no other key is ready, because only messages of theirs differ.
     *record*: what is recorded until the next plan; None leaves that unchanged. *target*: where the prober asks the
-    agents; None leaves that unchanged.
+    agents; None leaves that unchanged. *rendering*: the template to render for the next plan. *template_problem*: why
+    the template of the configuration cannot be used.
     """
 
     also_low_priority: tuple[Key, ...] = ()
     record: GroupRecord | None = None
     target: ProbeTarget | None = None
+    rendering: RenderRequest | None = field(default=None, hash=False)
+    template_problem: Refusal | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,6 +109,11 @@ def test_the_author_needs_the_right_to_create_daemonsets(installation: Installat
         assert denied in apply("ann", podTemplate=TEMPLATE, image="evil")
         assert denied in apply("ann", podTemplate={"spec": {}})
         assert apply("ann") == ""
+        assert denied in apply("ann", configTemplateRef={"name": "lines"})
+        assert apply("olga", configTemplateRef={"name": "lines"}) == ""
+        assert apply("ann", configTemplateRef={"name": "lines"}, image="mine") == ""
+        assert denied in apply("ann", configTemplateRef={"name": "others"})
+        assert apply("ann") == ""
         in_shop = {**a_group("edge", podTemplate=TEMPLATE), "metadata": {"name": "edge", "namespace": "shop"}}
         done = installation.try_apply(in_shop)
         assert "the chart value templates.namespaces does not name 'shop'" in done.stderr

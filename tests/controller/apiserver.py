@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from kavip.caches import Caches
+from kavip.controller.templaterenderer import TemplateRenderer
 from kavip.controller.worker import Worker
 from kavip.kube.workqueue import WorkQueue
 from kavip.reconcile import enqueue
@@ -88,6 +89,7 @@ async def leading(
         queue=queue,
         writer=server,  # type: ignore[arg-type]  # as much of it as the worker uses
         prober=prober or Prober(),
+        renderer=TemplateRenderer(caches.templates, changed=lambda _: None),
         notify=lambda key, notice: None,
         options=ReconcileOptions(),
         now=now,

@@ -5,13 +5,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from kavip.controller.templaterenderer import TemplateRenderer
 from kavip.controller.worker import Worker
 from kavip.kube.workqueue import WorkQueue
 from kavip.reconcile.observed.agentstates import AgentStates
 from kavip.reconcile.observed.objects import OwnedObjects
 from kavip.reconcile.observed.operator import OperatorWatch
 from kavip.reconcile.observed.records import Records
-from kavip.reconcile.plan import Key, Notice, Plan, ProbeTarget, ReconcileOptions
+from kavip.reconcile.observed.templates import ConfigTemplates
+from kavip.reconcile.plan import Key, KeyKind, Notice, Plan, ProbeTarget, ReconcileOptions
 from kavip.reconcile.predicate import PendingWrites
 from kavip.snapshot import Object, Snapshot
 from tests.reconcile.simulatedcluster import GROUP, NOW, cluster
@@ -56,7 +58,7 @@ class FakeProber:
 class WorkerFixture:
     """A worker with its collaborators, some of them fakes."""
 
-    def __init__(self, snapshot: Snapshot, *, ipam: str = "auto") -> None:
+    def __init__(self, snapshot: Snapshot, **options: Any) -> None:
         """Create a worker with a fake writer and a clock of the test."""
         self.snapshot, self.objects, self.writer, self.fake_prober = (
             snapshot,
@@ -66,6 +68,9 @@ class WorkerFixture:
         )
         self.records, self.pending, self.operator = Records(), PendingWrites(), OperatorWatch()
         self.queue: WorkQueue[Key] = WorkQueue(base=0.01, cap=0.05)
+        self.renderer = TemplateRenderer(
+            ConfigTemplates(), changed=lambda group: self.queue.add(Key(KeyKind.GROUP, group))
+        )
         self.notices: list[tuple[Key, Notice]] = []
         self.seconds, self.now = 0.0, NOW
         self.worker = Worker(
@@ -77,8 +82,9 @@ class WorkerFixture:
             queue=self.queue,
             writer=self.writer,  # type: ignore[arg-type]  # as much of it as the worker uses
             prober=self.fake_prober,
+            renderer=self.renderer,
             notify=lambda key, notice: self.notices.append((key, notice)),
-            options=ReconcileOptions(ipam=ipam),
+            options=ReconcileOptions(**options),
             now=lambda: self.now,
             clock=lambda: self.seconds,
         )

@@ -33,6 +33,7 @@ from kavip.reconcile.observed.agentstates import AgentStates, ExcludedInstance, 
 from kavip.reconcile.observed.objects import OwnedObjects
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.observed.records import AppliedObject, Records, ReplacedPod, record_key
+from kavip.reconcile.observed.templates import ConfigTemplates
 from kavip.reconcile.plan import (
     Apply,
     GroupPlan,
@@ -122,7 +123,7 @@ class SimulatedCluster:
     ) -> None:
         """Start with *snapshot*. The clock changes only by :meth:`later`."""
         self.snapshot, self.agents, self.options, self.template = snapshot, agents, options, template
-        self.objects, self.records = OwnedObjects(), Records()
+        self.objects, self.records, self.templates = OwnedObjects(), Records(), ConfigTemplates()
         self.now = NOW
         self.removed: list[str] = []
         self._version = 1000
@@ -203,7 +204,7 @@ class SimulatedCluster:
     @property
     def _observed(self) -> Observed:
         agents = replace(self.agents, at=(self.now - NOW).total_seconds())
-        return Observed(agents, self.objects, self.records, self.template)
+        return Observed(agents, self.objects, self.records, self.template, self.templates)
 
     def _carry_out(self, plan: Plan) -> None:
         for write in plan.writes:

@@ -30,6 +30,8 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
 from kavip.reconcile.observed.agent import node_state
 from kavip.reconcile.observed.agentstates import Contact, NodeState
+from kavip.reconcile.observed.templates import rendered
+from kavip.rendering.process import render_now
 from kavip.snapshot import Object
 from tests.agent.pod import PATIENCE, Pod
 from tests.reconcile.simulatedcluster import GROUP, NOW, SimulatedCluster, cluster, pod
@@ -141,7 +143,12 @@ class LiveGroup:
         """Run one round of controller, kubelets and agents. Return whether everything is done."""
         self._observe()
         self.simulation.now = datetime.now(UTC)
-        is_done = not self.simulation.group(GROUP).writes
+        plan = self.simulation.group(GROUP)
+        if plan.rendering is not None:  # as the renderer of the leader does
+            found = render_now(plan.rendering)
+            self.simulation.templates.rendered[GROUP] = rendered(plan.rendering, found)
+            return False
+        is_done = not plan.writes
         if GROUP not in self.simulation.objects.configmaps:
             return False
         self._run_pods()

@@ -12,6 +12,7 @@ from kavip.api.cluster import Node
 from kavip.api.group import GroupStatus, KeepalivedGroup
 from kavip.api.refusal import Refusal
 from kavip.names import ConditionType
+from kavip.reconcile.group.configtemplate import apply_template
 from kavip.reconcile.group.configuration import ConfigurationBuilder, GroupConfiguration
 from kavip.reconcile.group.deadnodes import dead_nodes
 from kavip.reconcile.group.detection import Detection, detection_of, without_unloaded
@@ -30,6 +31,7 @@ from kavip.reconcile.rollout.peers import is_final, next_peers, rollout_status
 from kavip.reconcile.rollout.poollinks import PoolLinks
 from kavip.snapshot import Snapshot
 from kavip.vrrp import keys
+from kavip.vrrp.configtemplate import RenderRequest
 from kavip.vrrp.members import turns_of
 from kavip.vrrp.priorities import seed_of
 from kavip.vrrp.running import running_instances
@@ -48,7 +50,8 @@ class Desired:
 
     *is_persisted*: VRIDs and port stand in the status, so objects may use them. *is_rolling*: a node waits to join, to
     leave or to change its address. *awaits_groups*: a VIP waits until another group has given it up. *detection*: of
-    address conflicts.
+    address conflicts. *rendering*: the template to render now; with *is_held*, nothing else is done until then.
+    *template_problem*: why the template of the configuration cannot be used.
     """
 
     members: Shards
@@ -65,6 +68,9 @@ class Desired:
     is_rolling: bool
     awaits_groups: bool
     detection: Detection
+    rendering: RenderRequest | None = None
+    is_held: bool = False
+    template_problem: Refusal | None = None
 
     @property
     def all_nodes(self) -> tuple[Node, ...]:
@@ -121,7 +127,16 @@ def desired_of(
     peers = next_peers((*nodes, *leaving), status, seeds=seeds, homes=homes, spec=group.spec, lacking=lacking)
     candidates = candidates_of(turns_of(peers), states, contacts)
     builder = ConfigurationBuilder(snapshot, group, peers, running, coexistence, placed, dead, candidates)
-    configuration = builder.build(members, router_ids)
+    templated = apply_template(
+        group,
+        builder.build(members, router_ids),
+        observed.templates,
+        published=existing.running.text if existing.running else "",
+        permissions=options.templates,
+        memory=members.memory,
+        now=now,
+    )
+    configuration = templated.configuration
     return Desired(
         members=members,
         excluded={**configuration.excluded, **withheld},
@@ -144,6 +159,9 @@ def desired_of(
             configuration=configuration,
             memory=members.memory,
         ),
+        rendering=templated.request,
+        is_held=templated.is_held,
+        template_problem=templated.problem,
     )
 
 

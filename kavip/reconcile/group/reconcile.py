@@ -12,6 +12,7 @@ from typing import Final
 
 from kavip.api.group import KeepalivedGroup
 from kavip.names import ConditionType
+from kavip.reconcile.group.configtemplate import PATIENCE
 from kavip.reconcile.group.desired import Desired, desired_of
 from kavip.reconcile.group.existing import existing_of
 from kavip.reconcile.group.inactive import accepted_events, plan_outside
@@ -55,6 +56,8 @@ def _plan(
     """The plan of a group that kavip serves. Each step reads the results of the steps before it."""
     existing = existing_of(snapshot, group, observed, now=now)
     desired = desired_of(snapshot, group, observed, existing=existing, options=options, now=now)
+    if desired.is_held:
+        return GroupPlan(rendering=desired.rendering, requeue_after=PATIENCE)
     rollout = plan_rollout(group, observed, existing=existing, desired=desired, options=options, now=now)
 
     serving = ServingGroup.of(snapshot, group.key, observed)
@@ -81,6 +84,8 @@ def _plan(
             *status_patches(group, status, states, now=now),
         ),
         events=accepted_events(group, states[ConditionType.ACCEPTED]),
+        rendering=desired.rendering,
+        template_problem=desired.template_problem,
         record=GroupRecord(desired.reserved, desired.excluded, outdated.doubts, outdated.obstructed),
         target=rollout.target,
         requeue_after=min(waits, default=None),

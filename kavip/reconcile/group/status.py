@@ -82,7 +82,7 @@ def condition_states(
         snapshot,
         group,
         configuration=desired.configuration.refusal,
-        objects=rollout.objects.problem or rollout.objects.template_problem,
+        objects=rollout.objects.problem or desired.template_problem or rollout.objects.template_problem,
         monitoring=rollout.objects.monitoring_problem,
         pods=rollout.objects.pods_problem,
     )

@@ -1,10 +1,11 @@
 """
 What the controller has observed besides the Snapshot. PURE.
 
-* :mod:`~kavip.reconcile.observed.observed`: ``Observed``, the second input of every decision, of three parts:
+* :mod:`~kavip.reconcile.observed.observed`: ``Observed``, the second input of every decision, of these parts:
   :mod:`~kavip.reconcile.observed.agentstates`: what the agents reported;
   :mod:`~kavip.reconcile.observed.objects`: the objects that groups own;
   :mod:`~kavip.reconcile.observed.records`: what the controller recorded of its own plans and writes;
+  :mod:`~kavip.reconcile.observed.templates`: templates of keepalived.conf, and what came out of them;
 * :mod:`~kavip.reconcile.observed.agent`: decodes an answer of ``/state``;
   :mod:`~kavip.reconcile.observed.exporter`: decodes an answer of the exporter in keepalived-operator's pods;
 * :mod:`~kavip.reconcile.observed.mastership`: which node is master of what, by those answers;
