@@ -5,7 +5,8 @@
 import asyncio
 import json
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -50,13 +51,15 @@ def plan(
     from kavip.admission.chain import PolicyOptions
     from kavip.cli.sources import cluster, files
     from kavip.cli.views import planoutput, simulate
+    from kavip.rendering import process
 
-    given, settings = files.load(paths), PolicyOptions.of(**policy)
+    (given, templates), settings = files.load_with_templates(paths), PolicyOptions.of(**policy)
+    run = partial(simulate.plan, templates=templates, render=process.render_now)
     if diff:
         listing = asyncio.run(cluster.list_for_diff(kubeconfig, context=context, given=given))
-        _print_diff(given, listing, group_namespaces=group_namespaces, settings=settings, output=output)
+        _print_diff(run, given, listing, group_namespaces=group_namespaces, settings=settings, output=output)
     live_listing = asyncio.run(cluster.list_for_plan(kubeconfig, context=context, given=given)) if live else None
-    simulated = simulate.plan(given, group_namespaces=group_namespaces, settings=settings, cluster=live_listing)
+    simulated = run(given, group_namespaces=group_namespaces, settings=settings, cluster=live_listing)
     _print_remarks(simulated)
     if output == "json":
         click.echo(json.dumps(planoutput.plan_data(simulated), indent=2, sort_keys=True))
@@ -74,6 +77,7 @@ def _print_remarks(simulated: "Simulation") -> None:
 
 
 def _print_diff(
+    run: Callable[..., "Simulation"],
     given: Collection["Object"],
     listing: "Listing",
     *,
@@ -81,13 +85,11 @@ def _print_diff(
     settings: "PolicyOptions",
     output: str,
 ) -> NoReturn:
-    """Print what *given* would change in the cluster of *listing*, and exit."""
-    from kavip.cli.views import diff, simulate
+    """Print what *given* would change in the cluster of *listing*, by the simulation that *run* does, and exit."""
+    from kavip.cli.views import diff
 
     options = diff.settings_of(listing, ipam=settings.ipam, templates=settings.templates)
-    simulated = simulate.plan(
-        given, group_namespaces=group_namespaces, settings=settings, cluster=listing, options=options
-    )
+    simulated = run(given, group_namespaces=group_namespaces, settings=settings, cluster=listing, options=options)
     _print_remarks(simulated)
     found = diff.diff_of(simulated, listing)
     for each in found.pending:

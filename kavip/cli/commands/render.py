@@ -58,7 +58,7 @@ def render(
     output_dir: Path | None,
 ) -> None:
     """
-    Print the keepalived.conf of each group in files.
+    Print the keepalived.conf of each group in files, with the lines of its template.
 
     With --static, print static pods instead, the same for every node, or in the shape of a platform, or write the files
     of systemd units for each node.
@@ -68,21 +68,28 @@ def render(
     from kavip.cli.views import planoutput, simulate, static, staticplatforms
     from kavip.podtemplate.permissions import ALL_PERMITTED
     from kavip.reconcile.plan import ReconcileOptions
+    from kavip.rendering import process
 
+    given, templates = files.load_with_templates(paths)
     simulated = simulate.plan(
-        static.with_nodes(nodes, files.load(paths)),
+        static.with_nodes(nodes, given),
         group_namespaces=group_namespaces,
         settings=PolicyOptions(templates=ALL_PERMITTED),
         options=ReconcileOptions(image=image, templates=ALL_PERMITTED),
+        templates=templates,
+        render=process.render_now,
     )
+    problems = planoutput.template_problems(simulated, group)
+    for line in problems:
+        click.echo(line, err=True)
     if shape is None:
         for key, text in simulated.configurations.items():
             if group in ("", key):
                 click.echo(text, nl=False)
-        return
+        sys.exit(1 if problems else 0)
     for line in planoutput.refusals(simulated):
         click.echo(line, err=True)
-    if simulated.refused:
+    if simulated.refused or problems:
         sys.exit(1)
     if bootstrap and not follow_nodes:
         raise click.UsageError("--bootstrap needs --follow-nodes")

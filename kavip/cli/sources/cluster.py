@@ -12,7 +12,7 @@ from typing import Any, Final
 from kavip import names
 from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
-from kavip.api.workload import Written
+from kavip.api.workload import ConfigMap, Written
 from kavip.cli.views.listing import Listing
 from kavip.errors import Forbidden, NotFound, SettingsError
 from kavip.kube import resources
@@ -21,6 +21,7 @@ from kavip.kube.client import Client
 from kavip.kube.codec import Malformed
 from kavip.kube.resources import Resource
 from kavip.kube.transport import Transport
+from kavip.reconcile.observed.templates import is_template, template_key
 from kavip.snapshot import KINDS, Object
 
 _TO_EXPLAIN: Final = {
@@ -88,7 +89,8 @@ async def list_for_service(kubeconfig: str, *, context: str, service: str, names
 async def list_for_plan(kubeconfig: str, *, context: str, given: Collection[Object]) -> Listing:
     """The other objects; of a kind that the user may not list everywhere, those in the namespaces of *given*."""
     async with connected(kubeconfig, context) as (client, _):
-        return await _list_others(client, given)
+        found = await _list_others(client, given)
+        return replace(found, templates=await _templates(client, (*found.objects, *given)))
 
 
 async def list_for_conversion(client: Client, namespaces: Collection[str]) -> Listing:
@@ -121,8 +123,10 @@ async def list_for_diff(kubeconfig: str, *, context: str, given: Collection[Obje
         parts = await asyncio.gather(*(_written(client, resource, key, gate) for resource in _WRITTEN for key in keys))
         followed = {each.key for each in (*found.objects, *given) if isinstance(each, Service) and each.needs_slices}
         slices = await asyncio.gather(*(_slices(client, key, gate) for key in sorted(followed)))
+        templates = await _templates(client, (*found.objects, *given))
     objects = (*found.objects, *(each for some in slices for each in some))
-    return replace(found, objects=objects, written=dict(each for part in parts for each in part))
+    written = dict(each for part in parts for each in part)
+    return replace(found, objects=objects, written=written, templates=templates)
 
 
 async def list_everywhere(client: Client, resource: Resource[Any]) -> KindListing:
@@ -215,6 +219,16 @@ async def _written(
         async with gate:
             return [(f"{resource.kind} {key}", await client.get(resource, key))]
     return []
+
+
+async def _templates(client: Client, objects: Collection[Object]) -> tuple[ConfigMap, ...]:
+    """The ConfigMaps with templates that groups among *objects* name, as far as the user may read them."""
+    found = []
+    for key in sorted({template_key(each) for each in objects if isinstance(each, KeepalivedGroup)} - {""}):
+        with suppress(NotFound, Forbidden):
+            configmap = await client.get(resources.CONFIGMAPS, key)
+            found += [configmap] if is_template(configmap) else []
+    return tuple(found)
 
 
 async def _slices(client: Client, key: str, gate: asyncio.Semaphore) -> Sequence[Object]:

@@ -20,8 +20,10 @@ from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.api.slice import EndpointSlice
 from kavip.api.unknownfields import unknown_fields
+from kavip.api.workload import ConfigMap
 from kavip.api.yamldocuments import Document, read
 from kavip.errors import BadFile
+from kavip.reconcile.observed.templates import is_template
 from kavip.snapshot import KINDS, Object
 
 _LARGEST: Final = 64 * 1024 * 1024  # bytes; a List of 10,000 Services with all their managedFields is half of it
@@ -62,18 +64,24 @@ class FileObject:
 
 @dataclass(frozen=True, slots=True)
 class FileContents:
-    """The objects that could be read, and the errors of the others."""
+    """The objects that could be read, and the errors of the others. *templates*: ConfigMaps that groups may name."""
 
     found: tuple[FileObject, ...]
     unread: tuple[BadFile, ...] = ()
+    templates: tuple[ConfigMap, ...] = ()
 
 
 def load(paths: Iterable[Path]) -> list[Object]:
     """The objects in *paths*: files, folders, or ``-``, standard input. Raises :class:`BadFile` for the first error."""
+    return load_with_templates(paths)[0]
+
+
+def load_with_templates(paths: Iterable[Path]) -> tuple[list[Object], tuple[ConfigMap, ...]]:
+    """The same, and the ConfigMaps with templates."""
     contents = read_all(paths)
     if contents.unread:
         raise contents.unread[0]
-    return [each.object for each in contents.found]
+    return [each.object for each in contents.found], contents.templates
 
 
 def read_all(paths: Iterable[Path]) -> FileContents:
@@ -85,12 +93,15 @@ def read_all(paths: Iterable[Path]) -> FileContents:
     """
     paths = tuple(paths)
     places: dict[tuple[str, str], FileObject] = {}
-    nameless, unread, count = [], [], 0
+    nameless, unread, templates, count = list[FileObject](), list[BadFile](), list[ConfigMap](), 0
     for each in _each(paths):
         if isinstance(each, BadFile):
             unread.append(each)
             continue
         count += 1
+        if isinstance(each, ConfigMap):
+            templates.append(each)
+            continue
         if each is None:
             continue
         if not each.object.metadata.name:  # the API server gives it one
@@ -100,10 +111,10 @@ def read_all(paths: Iterable[Path]) -> FileContents:
             unread.append(BadFile(each.file, problem, document=each.document, line=each.line))
     if not count and not unread:
         unread.append(BadFile(", ".join(map(_shown, paths)), "no objects: want manifests of Kubernetes"))
-    return FileContents((*places.values(), *nameless), tuple(unread))
+    return FileContents((*places.values(), *nameless), tuple(unread), tuple(templates))
 
 
-def _each(paths: Iterable[Path]) -> Iterator[FileObject | BadFile | None]:
+def _each(paths: Iterable[Path]) -> Iterator[FileObject | ConfigMap | BadFile | None]:
     """The objects and errors in *paths*, in order; None for a kind that kavip does not use."""
     files: dict[Path, None] = {}
     for path in paths:
@@ -159,9 +170,12 @@ def _bounded(stream: IO[bytes]) -> bytes:
     return stream.read(_LARGEST + 1)
 
 
-def _objects(where: str, text: str) -> Iterator[FileObject | BadFile | None]:
+def _objects(where: str, text: str) -> Iterator[FileObject | ConfigMap | BadFile | None]:
     for document in read(where, text):
         for path, content in flattened(document.content):
+            if (template := _template(content)) is not None:
+                yield template
+                continue
             try:
                 found = read_object(where, document, path, content)
             except BadFile as error:
@@ -177,6 +191,20 @@ def flattened(content: Any, path: str = "$") -> Iterator[tuple[str, Any]]:
             yield from flattened(each, f"{path}.items[{index}]")
     else:
         yield path, content
+
+
+def _template(content: Any) -> ConfigMap | None:
+    """The ConfigMap *content*, if groups may name it."""
+    if not isinstance(content, dict) or (content.get("apiVersion"), content.get("kind")) != ("v1", names.CONFIG_MAP):
+        return None
+    try:
+        found = msgspec.convert(content, ConfigMap)
+    except msgspec.ValidationError:
+        return None
+    if not is_template(found):
+        return None
+    namespace = found.metadata.namespace or "default"
+    return msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, namespace=namespace))
 
 
 def read_object(where: str, document: Document, path: str, content: Any) -> Object | None:

@@ -4,7 +4,7 @@ The objects on which a command decides, and what could not be read.
 
 from dataclasses import dataclass, field
 
-from kavip.api.workload import Written
+from kavip.api.workload import ConfigMap, Written
 from kavip.snapshot import Object
 
 
@@ -15,7 +15,7 @@ class Listing:
 
     *absent*: the kinds of which no object can be known. *hidden*: by kind, why not all of its objects could be read.
     *notes*: what the user must know of both. *written*: by ``Kind ns/name``, the objects that kavip made for groups.
-    *watch_error*: why the objects may be outdated, "" if they are current.
+    *templates*: ConfigMaps that groups name. *watch_error*: why the objects may be outdated, "" if they are current.
     """
 
     objects: tuple[Object, ...] = ()
@@ -23,4 +23,5 @@ class Listing:
     hidden: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     written: dict[str, Written] = field(default_factory=dict)
+    templates: tuple[ConfigMap, ...] = ()
     watch_error: str = ""

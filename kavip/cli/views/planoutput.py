@@ -14,7 +14,7 @@ from kavip.cli.views.simulate import ObjectReview, Simulation
 from kavip.cli.views.table import table
 from kavip.ipam.explain import format_count
 from kavip.ipam.ranges import FAMILY_NAMES
-from kavip.names import SERVICE, ConditionType, Reason
+from kavip.names import KEEPALIVED_GROUP, SERVICE, ConditionType, Reason
 from kavip.snapshot import Snapshot
 
 _WIDTH: Final = 118
@@ -40,13 +40,19 @@ def warnings(simulated: Simulation, places: Places = _NO_PLACES) -> list[str]:
     found = [
         f"{_subject(each, places)}: warning: {text}" for each in simulated.reviewed for text in each.verdict.warnings
     ]
-    return [*(f"warning: {note}" for note in simulated.notes), *found]
+    return [*(f"warning: {note}" for note in simulated.notes), *found, *template_problems(simulated)]
 
 
 def _subject(reviewed: ObjectReview, places: Places) -> str:
     key = f"{reviewed.namespace}/{reviewed.name}" if reviewed.namespace else reviewed.name
     place = places.get((reviewed.kind, key))
     return f"{place}: {reviewed.kind} {key}" if place else f"{reviewed.kind} {key}"
+
+
+def template_problems(simulated: Simulation, group: str = "") -> list[str]:
+    """Each template of keepalived.conf that cannot be used, as one line; *group*: of this one only."""
+    found = sorted(simulated.template_problems.items())
+    return [f"{KEEPALIVED_GROUP} {key}: warning: {text}" for key, text in found if group in ("", key)]
 
 
 # --- text -------------------------------------------------------------------------------------------------------------

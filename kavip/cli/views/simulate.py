@@ -5,7 +5,7 @@ The objects are admitted as ``kubectl apply`` would create them, groups before p
 go through the controller's own plans until nothing changes.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, TypeGuard, TypeVar
@@ -30,11 +30,14 @@ from kavip.reconcile.group.reconcile import plan_group
 from kavip.reconcile.mergepatch import patched
 from kavip.reconcile.observed.objects import OwnedObjects
 from kavip.reconcile.observed.observed import Observed
+from kavip.reconcile.observed.templates import ConfigTemplates, rendered
 from kavip.reconcile.plan import Apply, Plan, ReconcileOptions, StatusPatch
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import KINDS, Object, Snapshot, is_candidate
 from kavip.vrrp import groupspec
+from kavip.vrrp.configtemplate import AddedLines, RenderRequest, TemplateFault
 
+Render = Callable[[RenderRequest], AddedLines | TemplateFault]
 W = TypeVar("W", bound=Service | KeepalivedGroup)
 
 Reviewable = KeepalivedGroup | VIPPool | Service
@@ -63,7 +66,12 @@ class ObjectReview:
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """The result of applying the files; *concerned*: the Services that they affect, None for all."""
+    """
+    The result of applying the files.
+
+    *concerned*: the Services that they affect, None for all. *template_problems*: by group, why its template of
+    keepalived.conf cannot be used.
+    """
 
     reviewed: tuple[ObjectReview, ...]
     snapshot: Snapshot
@@ -71,6 +79,7 @@ class Simulation:
     objects: tuple[Mapping[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
     concerned: frozenset[str] | None = None
+    template_problems: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def services(self) -> tuple[str, ...]:
@@ -221,6 +230,10 @@ def visible(obj: Object, absent: Collection[str]) -> Object:
 
 
 # --- the controller's plans -------------------------------------------------------------------------------------------
+def _unrendered(_: RenderRequest) -> TemplateFault:
+    return TemplateFault("this command renders no templates")
+
+
 def plan(
     objects: Iterable[Object],
     *,
@@ -228,17 +241,26 @@ def plan(
     settings: chain.PolicyOptions = chain.DEFAULTS,
     cluster: Listing | None = None,
     options: ReconcileOptions | None = None,
+    templates: Iterable[ConfigMap] = (),
+    render: Render = _unrendered,
 ) -> Simulation:
-    """Admit *objects*, and run the controller's plans on all of them until nothing changes."""
+    """
+    Admit *objects*, and run the controller's plans on all of them until nothing changes.
+
+    *templates* are ConfigMaps that groups may name; *render* renders them.
+    """
     admitted = admit(objects, group_namespaces=group_namespaces, settings=settings, cluster=cluster)
     snapshot, made = admitted.snapshot, _made(cluster)
     options, bodies = (
         options or ReconcileOptions(ipam=settings.ipam, templates=settings.templates),
         dict[tuple[str, str], Mapping[str, Any]](),
     )
+    standing = cluster.templates if cluster else ()
+    known = ConfigTemplates({each.metadata.key: each for each in (*standing, *templates)})
+    problems: dict[str, str] = {}
     for _ in range(_MOST_ROUNDS):
         before = _state(snapshot)
-        bodies = _plan_all(snapshot, made, options)
+        bodies, problems = _plan_all(snapshot, Observed(objects=made, templates=known), options, render)
         if before == _state(snapshot):
             break
     configmaps = ((key, body) for (kind, key), body in sorted(bodies.items()) if kind == names.CONFIG_MAP)
@@ -246,22 +268,33 @@ def plan(
         admitted,
         configurations={key: body["data"][names.CONFIG_KEY] for key, body in configmaps},
         objects=tuple(body for _, body in sorted(bodies.items())),
+        template_problems=problems,
         concerned=None if cluster is None else _concerned(admitted.reviewed, snapshot, cluster),
     )
 
 
 def _plan_all(
-    snapshot: Snapshot, made: OwnedObjects, options: ReconcileOptions
-) -> dict[tuple[str, str], Mapping[str, Any]]:
-    """Plan each Service and group once, and write their status to *snapshot*; the objects that would be applied."""
+    snapshot: Snapshot, observed: Observed, options: ReconcileOptions, render: Render
+) -> tuple[dict[tuple[str, str], Mapping[str, Any]], dict[str, str]]:
+    """
+    Plan each Service and group once, and write their status to *snapshot*.
+
+    Returns the objects that would be applied, and by group why its template cannot be used.
+    """
     bodies: dict[tuple[str, str], Mapping[str, Any]] = {}
+    problems: dict[str, str] = {}
     for service in sorted(snapshot.services.values(), key=lambda each: each.metadata.age_key):
         _write(snapshot, service, plan_service(snapshot, service.key, now=NOW, options=options))
     for key in sorted(snapshot.groups):
-        planned = plan_group(snapshot, key, now=NOW, observed=Observed(objects=made), options=options)
+        planned = plan_group(snapshot, key, now=NOW, observed=observed, options=options)
+        if planned.rendering is not None:
+            observed.templates.rendered[key] = rendered(planned.rendering, render(planned.rendering))
+            planned = plan_group(snapshot, key, now=NOW, observed=observed, options=options)
+        if planned.template_problem is not None:
+            problems[key] = planned.template_problem.message
         _write(snapshot, snapshot.groups[key], planned)
         bodies.update({(each.kind, each.key): each.body for each in planned.writes if isinstance(each, Apply)})
-    return bodies
+    return bodies, problems
 
 
 def _concerned(reviewed: Collection[ObjectReview], snapshot: Snapshot, cluster: Listing) -> frozenset[str]:

@@ -127,3 +127,23 @@ def test_an_object_may_occur_once(tmp_path: Path) -> None:
         load([tmp_path])
     message = f"{second}, document 1, line 2: Service default/web is already in {first}:1; keep one of them"
     assert str(refused.value) == message
+
+
+def test_configmaps_with_templates_are_read(tmp_path: Path) -> None:
+    """Those with the label, in the namespace default if they name none; malformed ones and others are skipped."""
+    configmap = (
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, labels: {kavip.io/config-template: ''}}\ndata: %s\n"
+    )
+    (tmp_path / "a.yaml").write_text(
+        "---\n".join(
+            (
+                configmap % ("lines", "{a: b}"),
+                configmap % ("malformed", "[]"),
+                "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\n",
+                SERVICE % "web",
+            )
+        )
+    )
+    objects, templates = files.load_with_templates([tmp_path])
+    assert [each.metadata.key for each in objects] == ["default/web"]
+    assert [(each.metadata.key, each.data) for each in templates] == [("default/lines", {"a": "b"})]
