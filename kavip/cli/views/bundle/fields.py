@@ -88,7 +88,8 @@ GROUP: Final = (
             *(f"checks[].caFrom.{each}" for each in ("kind", "name", "key")),
             *("daemonsetPodPriorityClassName", "serviceAccountName", "updateStrategy.type"),
             "updateStrategy.rollingUpdate.maxUnavailable",
-            *("resources.limits{}", "resources.requests{}", "podTemplate{keys}", "daemonsetPodAnnotations{keys}"),
+            *("resources.limits{}", "resources.requests{}", "podTemplate{keys}", "configTemplateRef.name"),
+            "daemonsetPodAnnotations{keys}",
             *(f"tolerations[].{each}" for each in ("key", "operator", "effect", "tolerationSeconds")),
         )
     ),
