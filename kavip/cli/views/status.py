@@ -123,7 +123,11 @@ class StatusReport:
 
 def report(objects: Iterable[Object], notes: Iterable[str] = ()) -> StatusReport:
     """The report about *objects* of a cluster or of files."""
-    snapshot = Snapshot.from_objects(objects)
+    return report_of(Snapshot.from_objects(objects), notes)
+
+
+def report_of(snapshot: Snapshot, notes: Iterable[str] = ()) -> StatusReport:
+    """The report about the objects of *snapshot*."""
     masters = _masters(snapshot)
     vips = sorted((*_group_vips(snapshot), *_service_vips(snapshot, masters)), key=_by_address)
     return StatusReport(
