@@ -7,6 +7,7 @@ An agent is untrusted: the number of agents, the size of an answer and the time 
 import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
+from http import HTTPStatus
 from typing import Final
 
 import msgspec
@@ -17,7 +18,8 @@ from kavip.api.cluster import Pod
 from kavip.api.group import KeepalivedGroup
 from kavip.cli.views.doctor.inspection import AgentAnswer, Gap, agent_answer
 from kavip.cli.views.doctor.nodes import contested
-from kavip.errors import ApiError
+from kavip.cli.views.picture.picture import AgentAnswers
+from kavip.errors import ApiError, Forbidden
 from kavip.kube import resources
 from kavip.kube.client import Client
 from kavip.kube.codec import Malformed
@@ -37,16 +39,51 @@ async def ask_agents(client: Client, groups: Iterable[KeepalivedGroup]) -> tuple
 
     Raises :class:`kavip.errors.Forbidden` if the user may not list pods.
     """
-    ports = {each.key: each.status.metrics_port or each.spec.metrics_port or names.AGENT_PORT for each in groups}
-    pods, _ = await client.list(resources.PODS, labels=names.GROUP_LABEL, on_malformed=_skip)
-    known = sorted((each for each in pods if _group(each) in ports), key=lambda each: each.metadata.key)
-    asked = {each.metadata.key: (each, ports[_group(each)]) for each in known[:_MOST_AGENTS]}
+    asked, omitted = await _agents_of(client, groups)
     answers, silent = await _ask_all(client, asked)
     if contested(list(answers.values())):
         await asyncio.sleep(AGAIN)
         again, _ = await _ask_all(client, asked)
         answers = {key: replace(each, again=again[key].state) for key, each in answers.items() if key in again}
-    return tuple(answers.values()), _gap(silent, omitted=len(known) - len(asked), is_whole=not answers)
+    return tuple(answers.values()), _gap(silent, omitted=omitted, is_whole=not answers)
+
+
+async def ask_once(client: Client, groups: Iterable[KeepalivedGroup]) -> AgentAnswers:
+    """
+    The answers of the agents of *groups*, and which do not answer. What the user may not do is a note.
+
+    Raises :class:`kavip.errors.Unavailable` if the API server does not answer.
+    """
+    try:
+        asked, omitted = await _agents_of(client, groups)
+    except Forbidden as error:
+        if error.status == HTTPStatus.UNAUTHORIZED:
+            raise
+        return AgentAnswers(note="you may not list pods: agents are not asked")
+    slots = asyncio.Semaphore(_AT_ONCE)
+    found = await asyncio.gather(*(_answer(client, pod, port, slots) for pod, port in asked.values()))
+    forbidden = sum(isinstance(each, Forbidden) for each in found)
+    refused = "you may not get pods/proxy, or agent.allowedCIDRs does not hold the API server"
+    notes = (
+        f"agents that do not answer: {forbidden}; {refused}" if forbidden else "",
+        f"{omitted} agents are not asked" if omitted else "",
+    )
+    silent = {
+        (_group(pod), pod.spec.node_name): _why(answer)
+        for (pod, _), answer in zip(asked.values(), found, strict=True)
+        if not isinstance(answer, AgentAnswer | Forbidden)
+    }
+    answers = tuple(each for each in found if isinstance(each, AgentAnswer))
+    return AgentAnswers(answers, silent, note="; ".join(filter(None, notes)))
+
+
+async def _agents_of(client: Client, groups: Iterable[KeepalivedGroup]) -> tuple[dict[str, tuple[Pod, int]], int]:
+    """The pods of *groups* with their ports, by key; and the number of those that are too many to be asked."""
+    ports = {each.key: each.status.metrics_port or each.spec.metrics_port or names.AGENT_PORT for each in groups}
+    pods, _ = await client.list(resources.PODS, labels=names.GROUP_LABEL, on_malformed=_skip)
+    known = sorted((each for each in pods if _group(each) in ports), key=lambda each: each.metadata.key)
+    asked = {each.metadata.key: (each, ports[_group(each)]) for each in known[:_MOST_AGENTS]}
+    return asked, len(known) - len(asked)
 
 
 async def read_state(client: Client, pod: str, *, port: int) -> AgentState:
@@ -65,14 +102,24 @@ async def _ask_all(client: Client, pods: dict[str, tuple[Pod, int]]) -> tuple[di
 
 async def _ask(client: Client, pod: Pod, port: int, slots: asyncio.Semaphore) -> AgentAnswer | str:
     """The answer of the agent in *pod*, or why there is none."""
+    answer = await _answer(client, pod, port, slots)
+    return answer if isinstance(answer, AgentAnswer) else _why(answer)
+
+
+async def _answer(
+    client: Client, pod: Pod, port: int, slots: asyncio.Semaphore
+) -> AgentAnswer | ApiError | msgspec.MsgspecError:
+    """The answer of the agent in *pod*, or the error in its place."""
     try:
         async with slots:
             state = await read_state(client, pod.metadata.key, port=port)
         return agent_answer(state, group=_group(pod), node=pod.spec.node_name)
-    except ApiError as error:
-        return str(error)
-    except msgspec.MsgspecError as error:
-        return f"its answer cannot be read: {error}"
+    except (ApiError, msgspec.MsgspecError) as error:
+        return error
+
+
+def _why(error: ApiError | msgspec.MsgspecError) -> str:
+    return str(error) if isinstance(error, ApiError) else f"its answer cannot be read: {error}"
 
 
 def _gap(silent: dict[str, str], *, omitted: int, is_whole: bool) -> Gap | None:

@@ -21,7 +21,6 @@ Decisions about the objects of files or a cluster, and their output as text, JSO
   :mod:`~kavip.cli.views.importingoutput`: the output of import;
 * :mod:`~kavip.cli.views.doctor`: what is wrong with a cluster; :mod:`~kavip.cli.views.bundle`: what a support bundle
   holds;
-* :mod:`~kavip.cli.views.doctor`: what is wrong with a cluster;
 * :mod:`~kavip.cli.views.picture`: what the page of ``kavip ui`` shows;
 * :mod:`~kavip.cli.views.scope`: the Services that a user names;
 * :mod:`~kavip.cli.views.table`: tables of text; :mod:`~kavip.cli.views.structured`: JSON and YAML.

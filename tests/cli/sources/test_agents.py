@@ -9,8 +9,9 @@ import pytest
 from aiohttp import web
 
 from kavip.cli.sources import agents
-from kavip.cli.sources.agents import ask_agents
+from kavip.cli.sources.agents import ask_agents, ask_once
 from kavip.cli.views.doctor.inspection import Gap
+from kavip.cli.views.picture.picture import AgentAnswers
 from kavip.errors import Forbidden
 from kavip.kube.client import Client
 from tests.kube.fakeapi import FakeApi, refusal, serving
@@ -143,3 +144,28 @@ async def test_pods_that_may_not_be_listed(api: tuple[FakeApi, Client]) -> None:
     fake.fault = refuse
     with pytest.raises(Forbidden):
         await ask_agents(client, GROUPS)
+
+
+async def test_a_single_question_says_which_agents_are_silent(api: tuple[FakeApi, Client]) -> None:
+    """Each agent that does not answer has a reason; masters are not asked twice."""
+    fake, client = api
+    requested = pods(fake, {"n1": master(), "n2": master(), "n3": lambda: refusal(503, "ServiceUnavailable")})
+    found = await ask_once(client, GROUPS)
+    assert [each.node for each in found.answers] == ["n1", "n2"]
+    assert (found.silent, found.note) == ({("lb/edge", "n3"): "503 ServiceUnavailable: because"}, "")
+    assert len(requested) == 4
+
+
+async def test_without_the_right_to_ask_no_agent_is_silent(api: tuple[FakeApi, Client]) -> None:
+    """A note says that nothing is known: of those that may not be asked, and without the right to list pods of all."""
+    fake, client = api
+    pods(fake, {"n1": state(), "n2": lambda: refusal(403, "Forbidden")})
+    found = await ask_once(client, GROUPS)
+    assert ([each.node for each in found.answers], dict(found.silent)) == (["n1"], {})
+    assert found.note.startswith("agents that do not answer: 1; you may not get pods/proxy")
+
+    async def refuse(_: web.Request) -> web.StreamResponse:
+        return refusal(403, "Forbidden")
+
+    fake.fault = refuse
+    assert await ask_once(client, GROUPS) == AgentAnswers(note="you may not list pods: agents are not asked")
