@@ -44,6 +44,16 @@ def group_namespaces(command: F) -> F:
     )(command)
 
 
+def readable_namespace(command: F) -> F:
+    """The namespace to read if the user may not read all."""
+    return click.option(
+        "-n",
+        "--namespace",
+        default="",
+        help="namespace for kinds that you may not list in all namespaces; default: that of the context",
+    )(command)
+
+
 def setting(name: str, *, doc: str = "") -> Callable[[F], F]:
     """The setting *name* of ``kavip run`` as an option of the same name."""
     (known,) = (each for each in dataclasses.fields(Settings) if each.name == name)

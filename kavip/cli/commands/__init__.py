@@ -10,6 +10,7 @@ command line is wrong, or there is no answer.
 * :mod:`~kavip.cli.commands.render`: the ``keepalived.conf`` of groups in files, and groups without an API server;
 * :mod:`~kavip.cli.commands.explain`: why one Service has its addresses or none;
 * :mod:`~kavip.cli.commands.status`: every VIP and the node that holds it;
+* :mod:`~kavip.cli.commands.ui`: the same as a page with the live picture;
 * :mod:`~kavip.cli.commands.doctor`: what is wrong with a cluster, and what mends it;
 * :mod:`~kavip.cli.commands.collect`: a support bundle;
 * :mod:`~kavip.cli.commands.drain`: move the VIPs of a node to other nodes, and let them return;
@@ -35,6 +36,7 @@ from kavip.cli.commands.plan import plan
 from kavip.cli.commands.render import render
 from kavip.cli.commands.shellcompletion import completion
 from kavip.cli.commands.status import status
+from kavip.cli.commands.ui import ui
 from kavip.cli.commands.vrids import vrids
 
 ALL: Final[tuple[click.Command, ...]] = (
@@ -43,6 +45,7 @@ ALL: Final[tuple[click.Command, ...]] = (
     render,
     explain,
     status,
+    ui,
     doctor,
     collect,
     drain,

@@ -18,12 +18,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @flags.filename()
-@click.option(
-    "-n",
-    "--namespace",
-    default="",
-    help="namespace for kinds that you may not list in all namespaces; default: that of the context",
-)
+@flags.readable_namespace
 @click.option("-w", "--watch", is_flag=True, help="print again after each change, until interrupted")
 @click.option("-o", "--output", type=click.Choice(("table", "json", "yaml")), default="table", show_default=True)
 @flags.cluster
