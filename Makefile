@@ -63,6 +63,11 @@ endurance: ## write 20,000 Services while kavip is restarted, drained and killed
 	@$(RUN) python -m hack.testbed programs
 	@$(RUN) python -m hack.endurance
 
+.PHONY: test-ui
+test-ui: ## the page of `kavip ui` in a real Chromium; as root on Debian it installs the package first
+	@$(RUN) python -m hack.testbed browser
+	@$(RUN) pytest -m browser -n $(WORKERS) --dist loadfile tests/cli/ui
+
 .PHONY: test-migration
 test-migration: ## the ways to kavip under load: externalIPs, MetalLB, a Gateway controller; builds theirs first (root)
 	@$(RUN) python -m hack.testbed prepare --tests

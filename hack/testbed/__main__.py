@@ -33,6 +33,17 @@ def get_programs() -> None:
 
 
 @main.command()
+def browser() -> None:
+    """Install Chromium (as root), in which the tests of the page of `kavip ui` run."""
+    absent = debian.absent_of(debian.BROWSER)
+    if absent and not debian.installable():
+        raise TestbedError(
+            f"the tests of the page need what is missing here: {', '.join(absent)}; root on Debian can install it"
+        )
+    debian.install(debian.BROWSER)
+
+
+@main.command()
 def check() -> None:
     """Fail, and name what is missing, where no cluster can ever run; packages that `programs` installs do not count."""
     need.namespaces("a cluster", () if debian.installable() else tuple(debian.PACKAGES))

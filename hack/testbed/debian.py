@@ -37,13 +37,22 @@ PACKAGES: Mapping[str, str] = {
     "gcc": "gcc",
     "libc6-dev": "/usr/include/stdlib.h",
 }
+BROWSER: Mapping[str, str] = {
+    "chromium": "chromium",
+    "fonts-dejavu-core": "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",
+}
 SERVICES = ("keepalived", "containerd", "nftables", "conntrackd", "prometheus")
 POLICY = Path("/usr/sbin/policy-rc.d")  # Debian's switch: exit status 101 forbids package scripts to start services
 
 
 def missing(packages: Sequence[str] = tuple(PACKAGES)) -> list[str]:
     """The packages whose program is not on this machine."""
-    return [package for package in packages if not _present(PACKAGES[package])]
+    return absent_of({package: PACKAGES[package] for package in packages})
+
+
+def absent_of(packages: Mapping[str, str]) -> list[str]:
+    """Those of *packages* whose file is not on this machine."""
+    return [package for package, program in packages.items() if not _present(program)]
 
 
 def installable() -> bool:
@@ -53,7 +62,7 @@ def installable() -> bool:
 
 def install(packages: Mapping[str, str] = PACKAGES) -> None:
     """Install the packages whose program is missing; without root, print their names."""
-    absent = [package for package, program in packages.items() if not _present(program)]
+    absent = absent_of(packages)
     if not absent:
         return
     if not installable():
