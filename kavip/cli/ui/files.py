@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Final
 
 FOLDER: Final = Path(__file__).parent / "page"
+SCRIPTS: Final = ("app.js", "overview.js", "parts.js", "pools.js", "service.js", "store.js", "timeline.js", "vips.js")
 _FILES: Final = {
     "/": ("index.html", "text/html"),
-    "/app.js": ("app.js", "text/javascript"),
-    "/parts.js": ("parts.js", "text/javascript"),
-    "/store.js": ("store.js", "text/javascript"),
+    **{f"/{name}": (name, "text/javascript") for name in SCRIPTS},
     "/preact.mjs": ("preact.mjs", "text/javascript"),
     "/style.css": ("style.css", "text/css"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),

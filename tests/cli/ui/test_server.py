@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from kavip.cli.ui.files import FOLDER
+from kavip.cli.ui.files import FOLDER, SCRIPTS
 from kavip.cli.ui.server import LIMITS, MOST_STREAMS
 from tests.cli.ui.serving import PAGE, Reader, moment, next_event, serving
 
@@ -130,7 +130,7 @@ async def test_every_answer_has_the_policy(reader: Reader) -> None:
 
 def test_the_page_needs_no_other_server_and_makes_no_markup_of_text() -> None:
     """Its files name no other server, use no sink of markup, and have no inline script or style."""
-    for name in ("index.html", "app.js", "parts.js", "store.js", "style.css"):
+    for name in ("index.html", *SCRIPTS, "style.css"):
         text = (FOLDER / name).read_text()
         code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("//"))
         assert not FOREIGN.search(code), name

@@ -1,7 +1,7 @@
 // Small parts that several views use. Each value becomes a text node or an attribute, never markup.
 
 import { h } from "./preact.mjs";
-import { copy, serviceLink, set, state } from "./store.js";
+import { copy, rows, serviceLink, set, state } from "./store.js";
 
 const MARKS = { ok: ["✓", "well"], warning: ["!", "warning"], error: ["✕", "error"] };
 
@@ -85,4 +85,19 @@ export function Time({ at }) {
 export function age(seconds) {
   if (seconds < 90) return `${seconds} s`;
   return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
+}
+
+export function Notes() {
+  const notes = rows("notes");
+  if (!notes.length) return null;
+  return h(
+    "details",
+    { class: "notes", open: notes.length < 4 },
+    h("summary", null, `What this picture leaves out (${notes.length})`),
+    h("ul", null, notes.map((note) => h("li", { key: note.id }, note.text))),
+  );
+}
+
+export function Title({ children }) {
+  return h("h1", { tabIndex: -1, id: "main" }, children);
 }
