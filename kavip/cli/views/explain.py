@@ -6,6 +6,7 @@ Services that wait are served first, as in the controller: an address that an ol
 a younger one.
 """
 
+import shlex
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -349,5 +350,5 @@ def _needs_reassign(explanation: Explanation | None, decided: Condition) -> bool
 
 def _annotate(service: Service, *annotations: str) -> Advice:
     metadata = service.metadata
-    command = f"kubectl annotate service -n {metadata.namespace} {metadata.name} --overwrite {' '.join(annotations)}"
-    return Advice(command, is_command=True)
+    words = ("kubectl", "annotate", "service", "-n", metadata.namespace, metadata.name, "--overwrite", *annotations)
+    return Advice(shlex.join(words), is_command=True)  # names in files may mean something to a shell

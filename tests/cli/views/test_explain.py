@@ -166,6 +166,12 @@ def test_a_service_without_a_group_gets_a_command() -> None:
     assert found.status == 1
 
 
+def test_names_in_commands_mean_nothing_to_a_shell() -> None:
+    """A name in a file is not checked by an API server; a command is copied into a shell."""
+    found = explain.report(Snapshot.from_objects([SHOP, group("lb/edge"), service("shop/$(id)")]), "shop/$(id)", NOW)
+    assert found.advice[0].text.startswith("kubectl annotate service -n shop '$(id)' --overwrite ")
+
+
 def test_without_a_usable_group_the_advice_is_to_create_one() -> None:
     """A group that does not allow the namespace is no choice."""
     closed = group("lb/closed", allowed_namespaces=CLOSED)
