@@ -207,7 +207,7 @@ class Relay:
                 Thread(target=self._pass, args=(listening, near), daemon=True).start()
 
     def _pass(self, listening: socket.socket, near: socket.socket) -> None:
-        with near, socket.create_connection(self._server) as far:
+        with near, suppress(OSError), socket.create_connection(self._server) as far:
             with self._lock:
                 if self._listening is not listening:
                     return

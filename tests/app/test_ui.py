@@ -85,7 +85,11 @@ def page_of(tmp_path: Path, *flags: str) -> Iterator[Reader]:
     log = tmp_path / "ui.log"
     with log.open("wb") as stream:
         process = subprocess.Popen(
-            [sys.executable, "-m", "kavip", "ui", *flags], cwd=ROOT, stdout=subprocess.PIPE, stderr=stream
+            # a shell that runs the tests in the background ignores SIGINT, and its children inherit that
+            ["env", "--default-signal=INT", sys.executable, "-m", "kavip", "ui", *flags],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=stream,
         )
     try:
         assert process.stdout is not None
@@ -96,8 +100,11 @@ def page_of(tmp_path: Path, *flags: str) -> Iterator[Reader]:
         assert process.poll() is None, log.read_text()
     finally:
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=60) == 130
-        process.communicate()
+        try:
+            assert process.wait(timeout=60) == 130
+        finally:
+            process.kill()
+            process.communicate()
     assert "Traceback" not in log.read_text()
 
 
