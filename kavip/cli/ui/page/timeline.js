@@ -2,6 +2,7 @@
 
 import { h } from "./preact.mjs";
 import { Mark, More, Notes, Row, Service, Table, Time, Title, limited } from "./parts.js";
+import { rows } from "./store.js";
 
 export function Timeline() {
   const found = [...rows("timeline")].reverse();
