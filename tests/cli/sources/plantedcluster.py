@@ -145,6 +145,7 @@ vrrp_instance shop/web {{
         auth_pass {NEEDLE}
     }}
     notify "/bin/notify {NEEDLE}" root
+    notify_master "/bin/notify {{{NEEDLE}}}"
 }}
 """
 

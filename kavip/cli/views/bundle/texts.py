@@ -17,7 +17,7 @@ from kavip.cli.views.bundle.redaction import REMOVED, redacted
 
 CONFIG_KEYS: Final = (names.CONFIG_KEY, names.TAKE_OVER_KEY)
 """The keys of a group's ConfigMap that are in a bundle."""
-_PROGRAM: Final = re.compile(r"^([ \t]*\w*(?:script|notify)\w*)[ \t][^\n{]*$", re.MULTILINE)
+_PROGRAM: Final = re.compile(r"^([ \t]*\w*(?:script|notify)\w*)[ \t](?![^\n{]*\{[ \t]*$)[^\n]*$", re.MULTILINE)
 _METRIC: Final = re.compile(rf"(?:# (?:HELP|TYPE) )?{names.METRIC_PREFIX}\w{{1,100}}[ {{][^\n]{{0,1000}}")
 _LONGEST_LINE: Final = 4096
 
