@@ -85,6 +85,10 @@ def collect(
         raise click.UsageError("--output -: standard output is a terminal: redirect it to a file")
     if not to_stdout and not os.access(target.parent, os.W_OK):
         raise SettingsError(f"--output {target}: there is no folder {target.parent} that you may write to")
+    if not to_stdout and target.exists() and not target.is_file():
+        raise SettingsError(
+            f"--output {target}: is no file, and would be replaced; for standard output, say --output -"
+        )
     request = Request(namespace=namespace, tail=tail, since=since, timeout=timeout)
     files, missing = asyncio.run(read_bundle(kubeconfig, context=context, request=request, report=_progress))
     packed = archive(files, folder=name)
