@@ -5,14 +5,14 @@ A row is about one object: a VIP that moved, a state that changed, a node that b
 the oldest rows are dropped.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
 import msgspec
 
 from kavip import names
 from kavip.api.event import Event
-from kavip.cli.views.picture.picture import Picture
+from kavip.cli.views.picture.picture import MOST_ROWS, Picture
 from kavip.cli.views.picture.rows import (
     GroupRow,
     Level,
@@ -77,14 +77,17 @@ def _numbered(before: tuple[TimelineRow, ...], new: Iterable[TimelineRow]) -> tu
 
 
 def _changed(
-    before: Iterable[R],
-    after: Iterable[R],
+    before: Sequence[R],
+    after: Sequence[R],
     *,
     at: str,
     describe: Callable[[R | None, R | None, str], TimelineRow | None],
 ) -> Iterator[TimelineRow]:
     old, new = ({row.id: row for row in rows} for rows in (before, after))
+    ends = [rows[-1].id for rows in (before, after) if len(rows) >= MOST_ROWS]  # what comes after may be left out
     for key in sorted(old.keys() | new.keys()):
+        if any(key > end for end in ends):
+            return
         if old.get(key) != new.get(key) and (row := describe(old.get(key), new.get(key), at)) is not None:
             yield row
 

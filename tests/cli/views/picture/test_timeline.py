@@ -7,10 +7,11 @@ import pytest
 
 from kavip.api.event import Event, EventSeries, ObjectReference
 from kavip.api.meta import Metadata
+from kavip.cli.views.listing import Listing
 from kavip.cli.views.picture import timeline
 from kavip.cli.views.picture.picture import AgentAnswers, Picture, picture_of
 from kavip.cli.views.picture.rows import Level, TimelineRow
-from tests.support.pictureexample import HOSTILE, agents, listing
+from tests.support.pictureexample import HOSTILE, agents, listing, service
 
 NOW = datetime(2026, 5, 1, 4, tzinfo=UTC)
 AT = "2026-05-01T04:00:00.000Z"
@@ -60,6 +61,18 @@ def test_what_comes_and_goes_is_listed() -> None:
     gone = timeline.changes_between(FIRST, Picture(), at=AT)
     rows = len(FIRST.vips) + len(FIRST.members) + len(FIRST.groups) + len(FIRST.pools)
     assert (len(appeared), len(gone)) == (rows, rows)
+
+
+def test_what_was_left_out_has_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a row goes, another one takes its place in the picture: it was there before."""
+    for module in ("picture", "timeline"):
+        monkeypatch.setattr(f"kavip.cli.views.picture.{module}.MOST_ROWS", 3)
+    services = [service(f"shop/s{number}", f"192.0.2.{number}") for number in range(5)]
+    all_, fewer = (picture_of(Listing(tuple(each)), now=NOW) for each in (services, services[1:]))
+    (row,) = timeline.changes_between(all_, fewer, at=AT)
+    assert (row.name, row.text) == ("shop/s0", "192.0.2.0: is gone")
+    (row,) = timeline.changes_between(fewer, all_, at=AT)
+    assert (row.name, row.text.partition(":")[0]) == ("shop/s0", "192.0.2.0")
 
 
 def test_the_timeline_is_bounded_and_its_ids_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
