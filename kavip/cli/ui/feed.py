@@ -7,7 +7,7 @@ Changes that come together make one picture. A large cluster gets fewer pictures
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Final
@@ -91,7 +91,7 @@ class ClusterFeed:
             try:
                 agents = await ask_once(self.client, groups)
             except ApiError as error:
-                agents = AgentAnswers(note=f"agents cannot be asked: {error}")
+                agents = replace(self._agents, late=str(error))
             if agents != self._agents:
                 self._agents = agents
                 self._changed.set()
@@ -113,15 +113,15 @@ class ClusterFeed:
 
 def next_moment(before: Moment, listing: Listing, agents: AgentAnswers, past: tuple[TimelineRow, ...]) -> Moment:
     """The moment after *before*; the first one has the timeline of the *past*."""
-    now = datetime.now(UTC)
+    now, error = datetime.now(UTC), listing.watch_error or agents.late
     picture = picture_of(listing, agents, now=now)
     rows = timeline.continued(before.picture, picture, at=instant_text(now)) if before.number else past
     return Moment(
         number=before.number + 1,
-        at=before.at if listing.watch_error and before.error else now,  # it was current until the watch broke
+        at=before.at if error and before.error else now,  # it was current until the watch broke
         picture=msgspec.structs.replace(picture, timeline=rows),
         listing=listing,
-        error=listing.watch_error,
+        error=error,
     )
 
 

@@ -1,11 +1,20 @@
 """The moments of a feed: since when a picture may be outdated, and what a timeline begins with."""
 
+import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import replace
+from typing import Any
+from unittest.mock import Mock
 
+import pytest
+
+from kavip.cli.ui import feed
 from kavip.cli.ui.board import Board, Moment
-from kavip.cli.ui.feed import next_moment, of_files
-from kavip.cli.views.picture.picture import Picture
+from kavip.cli.ui.feed import ClusterFeed, next_moment, of_files
+from kavip.cli.views.listing import Listing
+from kavip.cli.views.picture.picture import AgentAnswers, Picture
 from kavip.cli.views.picture.rows import TimelineRow
+from kavip.errors import Unavailable
 from tests.cli.ui.serving import NOW
 from tests.support.pictureexample import agents, listing
 
@@ -40,3 +49,42 @@ async def test_a_closed_board_lets_nobody_wait() -> None:
     board = Board(Moment(1, NOW, Picture()))
     board.close()
     assert (await board.after(1, timeout=60)).number == 1
+
+
+async def test_what_agents_said_stays_while_the_api_server_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch notices a server that is silent after a minute: the question to the agents shows it before."""
+    answers = [agents()]
+
+    async def ask(*_: Any) -> AgentAnswers:
+        if answers:
+            return answers.pop()
+        await is_shown.wait()
+        raise Unavailable(0, "Timeout", "the API server does not answer in time")
+
+    async def watched(*_: Any) -> AsyncIterator[Listing]:
+        yield listing()
+        await asyncio.Event().wait()
+
+    async def no_events(*_: Any) -> tuple[tuple[()], str]:
+        return (), ""
+
+    for name, value in (("ask_once", ask), ("watch_decisions", watched), ("past_events", no_events), ("_BETWEEN", 0.0)):
+        monkeypatch.setattr(feed, name, value)
+    is_shown = asyncio.Event()
+    made = ClusterFeed(Mock(), "default")
+    made.board.readers = 1
+    following = asyncio.create_task(made.run())
+    try:
+        async with asyncio.timeout(60):
+            before = await made.board.after(0, timeout=60)
+            while not any(each.successor for each in before.picture.vips):
+                before = await made.board.after(before.number, timeout=60)
+            is_shown.set()
+            after = await made.board.after(before.number, timeout=60)
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+    assert before.error == "" and after.error.endswith("does not answer in time")
+    for section in ("vips", "members", "problems"):
+        assert getattr(after.picture, section) == getattr(before.picture, section)
+    assert "agents cannot be asked" in " ".join(each.text for each in after.picture.notes)

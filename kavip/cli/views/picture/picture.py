@@ -54,12 +54,13 @@ class AgentAnswers:
     """
     The *answers* of agents; *silent*: why others did not answer, by group and node.
 
-    *note*: why not all were asked, or none, "" if all were.
+    *note*: why not all were asked, or none, "" if all were. *late*: why they may be outdated, "" if they are not.
     """
 
     answers: tuple[AgentAnswer, ...] = ()
     silent: Mapping[tuple[str, str], str] = field(default_factory=dict)
     note: str = ""
+    late: str = ""
 
     def silence(self, group: str, node: str) -> str | None:
         """Why the agent of *group* on *node* has not answered; None if that is unknown."""
@@ -100,6 +101,7 @@ def picture_of(listing: Listing, agents: AgentAnswers = NOT_ASKED, *, now: datet
     notes = (
         *listing.notes,
         agents.note,
+        agents.late and f"agents cannot be asked: {agents.late}",
         *(f"{count} {what} are not shown" for what, count in left_out.items() if count),
     )
     return Picture(
