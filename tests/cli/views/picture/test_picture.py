@@ -1,13 +1,14 @@
 """The picture of ``kavip ui``: what is wrong first, who holds what, and no text that is not printable."""
 
 import itertools
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import msgspec
 import pytest
 
 from kavip import names
-from kavip.api.agent import AgentState, KeepalivedReport
+from kavip.api.agent import AgentState, InstanceReport, KeepalivedReport
 from kavip.cli.views.doctor.inspection import agent_answer
 from kavip.cli.views.listing import Listing
 from kavip.cli.views.picture.picture import AgentAnswers, Picture, picture_of
@@ -118,6 +119,17 @@ def test_an_agent_that_fails_is_an_error(more: dict[str, object], problem: str) 
     answers = AgentAnswers((agent_answer(state, group=EDGE, node="node-a1"),))
     member = next(each for each in picture_of(listing(), answers, now=NOW).members if each.node == "node-a1")
     assert member.level == Level.ERROR and member.problems[0].startswith(problem) and member.problems[0].isprintable()
+
+
+def test_a_node_that_lies_about_instances_hides_nothing_of_others() -> None:
+    """It reports that each VIP is in an instance that no other node has."""
+    heard = agents()
+    vips = tuple(each.address for each in picture().vips if each.address)
+    state = AgentState(group=EDGE, instances=(InstanceReport(name="x", router_id=1, state="FAULT", virtual_ips=vips),))
+    liar = agent_answer(state, group=EDGE, node="node-b1")
+    found = picture_of(listing(), replace(heard, answers=(*heard.answers, liar)), now=NOW)
+    assert any(each.since and each.successor for each in found.vips)
+    assert found.vips == picture().vips
 
 
 def test_rows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
