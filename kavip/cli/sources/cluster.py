@@ -3,7 +3,7 @@ The objects of a cluster that decisions read, listed once. What the user may not
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -139,8 +139,12 @@ async def list_everywhere(client: Client, resource: Resource[Any]) -> KindListin
             return KindListing(resource, namespace=None)
         note = f"this cluster has no {resource.kind}: is kavip installed?"
         return KindListing(resource, namespace=None, notes=(note,), is_absent=True)
-    notes = tuple(f"{resource.kind} {each.key} cannot be read: {each.error}" for each in malformed)
-    return KindListing(resource, tuple(objects), notes=notes)
+    return KindListing(resource, tuple(objects), notes=unread(resource, malformed))
+
+
+def unread(resource: Resource[Any], malformed: Iterable[Malformed]) -> tuple[str, ...]:
+    """The notes about objects that cannot be read."""
+    return tuple(f"{resource.kind} {each.key} cannot be read: {each.error}" for each in malformed)
 
 
 async def _in_namespace(client: Client, resource: Resource[Any], namespace: str) -> KindListing:

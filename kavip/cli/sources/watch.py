@@ -12,11 +12,12 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from kavip import names
-from kavip.cli.sources.cluster import KindListing, connected, list_everywhere
+from kavip.cli.sources.cluster import KindListing, connected, list_everywhere, unread
 from kavip.cli.views.listing import Listing
 from kavip.errors import Forbidden
 from kavip.kube import resources
 from kavip.kube.client import Client
+from kavip.kube.codec import Malformed
 from kavip.kube.informer import Informer
 from kavip.kube.resources import Resource
 
@@ -97,14 +98,15 @@ async def _listed(client: Client, resource: Resource[Any], namespace: str) -> Ki
             raise
         note = f"you may not list {resource.plural} of the whole cluster"
         if resource.namespaced:
+            malformed: list[Malformed] = []
             try:
-                objects, _ = await client.list(resource, namespace=namespace)
+                objects, _ = await client.list(resource, namespace=namespace, on_malformed=malformed.append)
             except Forbidden:
                 if resource is resources.SERVICES:
                     raise error from None
             else:
                 only = f"{note}: only those of namespace {namespace} are shown"
-                return KindListing(resource, tuple(objects), namespace, (only,))
+                return KindListing(resource, tuple(objects), namespace, (only, *unread(resource, malformed)))
     return KindListing(resource, namespace=None, notes=(f"{note}: {_effect(resource)}",))
 
 
