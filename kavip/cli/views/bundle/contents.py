@@ -73,7 +73,7 @@ class Bundle:
             what, why = "more", "so many things are missing that they are not listed"
         if len(self.missing) > MOST_FILES:
             return
-        self.missing.append(Missing(redacted(one_line(what)), redacted(one_line(why)[:_LONGEST_REASON])))
+        self.missing.append(Missing(redacted(one_line(what)), redacted(one_line(why))[:_LONGEST_REASON]))
 
     def complete(self, about: Mapping[str, Any]) -> dict[str, bytes]:
         """All files, sorted, with the index; *about*: when and how they were read."""

@@ -46,6 +46,13 @@ def test_objects_that_do_not_fit_are_counted(monkeypatch: pytest.MonkeyPatch) ->
     assert bundle.missing == [Missing("objects/x.json", "7 objects are left out: the file would be too large")]
 
 
+def test_a_reason_is_cut_behind_its_secrets() -> None:
+    """Half of a key is not recognised."""
+    bundle = Bundle()
+    bundle.miss("x", "." * 470 + " AAAAB3NzaC1yc2EAAAADAQABAAABgQC7vbqajDhA")
+    assert "AAAA" not in bundle.missing[0].why
+
+
 def test_the_index_lists_all_files_and_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files and reasons are sorted, whichever answer came first; reasons are short lines, and not too many."""
     monkeypatch.setattr(contents, "MOST_FILES", 3)
