@@ -95,11 +95,12 @@ class _Reader:
             "objects of kavip": self._objects,
             "workloads": self._workloads,
             "events": self._events,
+            "logs of kavip": self._own_logs,  # before what many nodes may fill the bundle with
             "configurations": self._configurations,
             "agents": self._agents,
             "metrics": self._metrics,
             "doctor": self._doctor,
-            "logs": self._logs,
+            "logs of groups": self._group_logs,
         }
         for name, step in steps.items():
             self.report(name)
@@ -220,14 +221,20 @@ class _Reader:
 
         await self._each({"doctor": None}, look)
 
-    async def _logs(self) -> None:
+    async def _own_logs(self) -> None:
+        await self._logs(self.own_pods)
+
+    async def _group_logs(self) -> None:
+        await self._logs(self.group_pods)
+
+    async def _logs(self, pods: list[WholeObject]) -> None:
         async def read(log: _Log) -> None:
             raw = await self._log(log)
             path = ("logs", *log.pod.split("/"), f"{log.container}{'.previous' if log.previous else ''}.log")
             self.bundle.add(*path, content=texts.log(raw))
 
         found: dict[str, _Log] = {}
-        for pod in self._some([*self.own_pods, *self.group_pods], "logs"):
+        for pod in self._some(pods, "logs"):
             for container, is_restarted in relevance.logged_containers(pod):
                 for previous in (False, True)[: 1 + is_restarted]:
                     log = _Log(pod.metadata.key, container, previous)

@@ -189,10 +189,22 @@ async def test_the_time_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     async with kubeconfig_of(PlantedCluster(), tmp_path) as kubeconfig:
         files, missing = await read_bundle(kubeconfig, context="", request=Request(timeout=900), report=report)
     assert {each.what for each in missing if each.why == "not read, or not wholly, in its part of 900 s"} == {
-        *("agents", "metrics", "doctor", "logs")
+        *("agents", "metrics", "doctor", "logs of groups")
     }
     assert "objects/services.json" in files
     assert "agents/lb/edge-n1/state.json" not in files
+
+
+async def test_answers_of_agents_take_no_room_from_the_logs_of_the_controller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hundreds of nodes with thousands of VIPs, or a few that lie, would fill the bundle."""
+    files, _, _ = await collected(PlantedCluster(), tmp_path)
+    size = sum(len(content) for name, content in files.items() if not name.startswith(("logs/", "index")))
+    monkeypatch.setattr("kavip.cli.views.bundle.contents.MOST_BYTES", size)
+    full, missing, _ = await collected(PlantedCluster(), tmp_path)
+    assert {name for name in FILES if name.startswith("logs/kavip/")} <= full.keys()
+    assert "the bundle would be too large" in missing.values()
 
 
 async def test_long_logs_keep_their_last_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
