@@ -15,8 +15,8 @@ from kavip import names
 from kavip.names import ConditionType
 from tests.app.conftest import a_group, a_pool, object_of
 from tests.cluster.migration.load import load
-from tests.cluster.migration.site import site
 from tests.cluster.provisioning import PATIENCE, WEB_LABELS, apply_objects, retry_kubectl
+from tests.cluster.site import site
 
 pytestmark = [pytest.mark.cluster, pytest.mark.migration, pytest.mark.timeout(1800)]
 

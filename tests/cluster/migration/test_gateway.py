@@ -16,8 +16,8 @@ from hack.testbed.process import Process, wait_for
 from kavip import names
 from kavip.names import Reason
 from tests.app.conftest import a_group, a_pool, object_of
-from tests.cluster.migration.site import site
 from tests.cluster.provisioning import PATIENCE, WEB_LABELS, apply_objects, delete_objects, retry_kubectl
+from tests.cluster.site import site
 
 pytestmark = [pytest.mark.cluster, pytest.mark.migration, pytest.mark.timeout(1800)]
 

@@ -19,9 +19,9 @@ from kavip import names
 from tests.app.conftest import object_of
 from tests.cluster.migration.load import Load, load
 from tests.cluster.migration.metallb import CLASS, SYSTEM, MetalLB, running
-from tests.cluster.migration.site import site
 from tests.cluster.migration.whohas import Owners, watch_owners
 from tests.cluster.provisioning import PATIENCE, WEB_LABELS, apply_objects, retry_kubectl
+from tests.cluster.site import site
 
 pytestmark = [pytest.mark.cluster, pytest.mark.migration, pytest.mark.timeout(1800)]
 
