@@ -73,6 +73,11 @@ test-migration: ## the ways to kavip under load: externalIPs, MetalLB, a Gateway
 	@$(RUN) python -m hack.testbed prepare --tests
 	@$(RUN) pytest -m migration --timing -s tests/cluster/migration
 
+.PHONY: test-alerts
+test-alerts: ## each alert on a real cluster: broken, fired, mended, ended; and what must fire nothing (root)
+	@$(RUN) python -m hack.testbed prepare --tests
+	@$(RUN) pytest -m alerts --timing -s tests/cluster/alerts
+
 .PHONY: upgrade
 upgrade: ## upgrade from FROM=COMMIT, its chart and its image, and roll back, with VIPs up (root)
 	@$(RUN) python -m hack.upgrade $(FROM)

@@ -15,6 +15,9 @@ from hack.alerts import ALERTS
 from hack.testbed import need
 from kavip import telemetry
 from kavip.names import Reason
+from tests.cluster.alerts.faults import FAULTS as BROKEN_ON_A_CLUSTER
+from tests.cluster.alerts.faults import UNTRIED
+from tests.cluster.alerts.scaling import scaled
 from tests.support.alertseries import CONDITION, FAULTS, HEALTHY, LEADER, QUIET, Fault
 
 pytestmark = pytest.mark.netns  # promtool comes with the packages that these tests need
@@ -89,6 +92,29 @@ def test_the_rules_have_no_fault() -> None:
     """`promtool check rules` accepts the rule file."""
     need.packages("promtool", ("prometheus",))
     promtool("check", "rules", "--lint-fatal", str(alertrules.RULES))
+
+
+def test_each_alert_is_broken_on_a_cluster() -> None:
+    """`make test-alerts` breaks something for each alert, or the table says why not."""
+    broken = [fault.alert for fault in BROKEN_ON_A_CLUSTER]
+    assert sorted([*broken, *UNTRIED]) == sorted(alert.name for alert in ALERTS)
+    assert {name for fault in BROKEN_ON_A_CLUSTER for name in fault.consequences} <= {alert.name for alert in ALERTS}
+
+
+def test_scaled_rules_differ_in_their_times_alone(tmp_path: Path) -> None:
+    """`for` and ranges are divided, down to the shortest time; promtool accepts the result."""
+    before = yaml.safe_load(alertrules.RULES.read_text())
+    after = scaled(before, by=60, least=10)
+    rules = {rule["alert"]: rule for group in after["groups"] for rule in group["rules"]}
+    assert rules["KavipPodsNotReady"]["for"] == "30s"
+    assert rules["KavipAgentsSilent"]["for"] == "10s"
+    assert "for" not in rules["KavipVIPFlapping"]
+    assert "[60s:]" in rules["KavipVIPFlapping"]["expr"]
+    assert "[15s]" in rules["KavipEventsDropped"]["expr"]
+    assert re.sub(r"\d+[smh]", "", yaml.safe_dump(after)) == re.sub(r"\d+[smh]", "", yaml.safe_dump(before))
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump(after))
+    need.packages("promtool", ("prometheus",))
+    promtool("check", "rules", "--lint-fatal", str(tmp_path / "rules.yml"))
 
 
 def run(

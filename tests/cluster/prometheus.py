@@ -1,22 +1,37 @@
 """A real Prometheus beside the cluster, configured as its operator does for a PodMonitor or ServiceMonitor."""
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import yaml
 
 from hack.testbed import need, process
 from hack.testbed.cluster import Cluster
 from hack.testbed.errors import TestbedError
+from hack.testbed.place import Result
 
 ACCOUNT = ("openshift-monitoring", "prometheus-k8s")
 PATIENCE = 240.0
 _HERE = "127.0.0.1:9090"
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """An alert that is pending, or *fires*."""
+
+    name: str
+    labels: Mapping[str, str]
+    fires: bool
+
+    def __str__(self) -> str:
+        """As Prometheus writes series."""
+        return f"{self.name}{{{', '.join(f'{name}={value}' for name, value in sorted(self.labels.items()))}}}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +48,46 @@ class Prometheus:
         except TestbedError as error:
             targets = self._ask("targets").get("activeTargets", [])
             seen = [f"{each['scrapeUrl']}: {each['health']} {each['lastError']}" for each in targets]
-            raise AssertionError("\n".join([str(error), *seen, process.tail(self.log)])) from None
+            active = [f"{each['state']}: {each['labels']}" for each in self._ask("alerts").get("alerts", [])]
+            raise AssertionError("\n".join([str(error), *seen, *active, process.tail(self.log)])) from None
 
     def query(self, expression: str) -> dict[str, float]:
         """The instant value of each series, by its instance."""
         result = self._ask(f"query?query={quote(expression)}").get("result", [])
         return {each["metric"].get("instance", ""): float(each["value"][1]) for each in result}
 
+    def alerts(self) -> list[Alert]:
+        """Those that are active now."""
+        return [_alert(each["labels"], each["state"]) for each in self._read("alerts")["alerts"]]
+
+    def fired(self, since: float) -> list[Alert]:
+        """All that have fired at any time since *since*, in seconds of Unix."""
+        query = {"query": 'ALERTS{alertstate="firing"}', "start": since, "end": time.time(), "step": 1}
+        series = self._read(f"query_range?{urlencode(query)}")["result"]
+        return [_alert(each["metric"], each["metric"]["alertstate"]) for each in series]
+
     def _ask(self, what: str) -> Any:
-        url = f"http://{_HERE}/api/v1/{what}"
-        done = self.cluster.control.exec("curl", "--silent", "--fail", "--max-time", "5", url, check=False)
+        """The answer; empty while there is none."""
+        done = self._get(what, "--max-time", "5", check=False)
         return {} if done.returncode else json.loads(done.stdout)["data"]
+
+    def _read(self, what: str) -> Any:
+        """The answer, however long it takes: without one it would seem that nothing fires."""
+        return json.loads(self._get(what, "--max-time", "60").stdout)["data"]
+
+    def _get(self, what: str, *flags: str, check: bool = True) -> Result:
+        url = f"http://{_HERE}/api/v1/{what}"
+        return self.cluster.control.exec("curl", "--silent", "--show-error", "--fail", *flags, url, check=check)
+
+
+def _alert(labels: Mapping[str, str], state: str) -> Alert:
+    own = {name: value for name, value in labels.items() if name not in ("__name__", "alertname", "alertstate")}
+    return Alert(labels["alertname"], own, state == "firing")
 
 
 @contextmanager
 def scraping(cluster: Cluster, home: Path, *monitors: Mapping[str, Any]) -> Iterator[Prometheus]:
     """Scrape what *monitors* select, every two seconds."""
-    need.packages("Prometheus", ("prometheus",))
     jobs = [
         {
             "job_name": f"{each['kind']}/{each['metadata']['name']}",
@@ -58,8 +96,16 @@ def scraping(cluster: Cluster, home: Path, *monitors: Mapping[str, Any]) -> Iter
         for each in monitors
     ]
     config = {"global": {"scrape_interval": "2s", "scrape_timeout": "2s"}, "scrape_configs": jobs}
+    with running(cluster, home, config) as found:
+        yield found
+
+
+@contextmanager
+def running(cluster: Cluster, home: Path, config: Mapping[str, Any]) -> Iterator[Prometheus]:
+    """Run Prometheus with this *config*, and its files in *home*."""
+    need.packages("Prometheus", ("prometheus",))
     file, log = home / "prometheus.yml", home / "prometheus.log"
-    file.write_text(yaml.safe_dump(config))
+    file.write_text(yaml.safe_dump(dict(config)))
     started = cluster.control.spawn(
         *("prometheus", f"--config.file={file}", f"--storage.tsdb.path={home / 'data'}"),
         f"--web.listen-address={_HERE}",
