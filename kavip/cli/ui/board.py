@@ -41,7 +41,7 @@ class Board:
         self._changed = asyncio.Event()
 
     def close(self) -> None:
-        """Let nobody wait any more."""
+        """End all waits for a moment, those that begin later too."""
         self.is_closed = True
         self._changed.set()
 

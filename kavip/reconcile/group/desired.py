@@ -101,7 +101,8 @@ def desired_of(
     now: datetime,
 ) -> Desired:
     """What *group* should run, after what is *existing*."""
-    published = running_instances(existing.running.text if existing.running else "", snapshot.memory(group.key))
+    text = existing.running.text if existing.running else ""
+    published = running_instances(text, snapshot.memory(group.key))
     running = without_unloaded(published, existing, observed.agents, group)
     others = neighbours.elsewhere_of(snapshot, observed.objects, group)
     coexistence = existing.takeover.coexistence
@@ -120,21 +121,13 @@ def desired_of(
     settled = not (status.behind or status.leaving or dead)
     placed = placed_units(group, existing.published, running.values(), states, contacts=contacts, is_settled=settled)
     homes = {seed_of(group.key, unit): node for unit, node in placed.homes.items()}
-    interfaces = members.pool_interfaces  # and until a switch, those that pools named before
-    if existing.running:
-        interfaces = interfaces.union(existing.running.links.interfaces)
-    lacking = lacking_interfaces(interfaces, states, existing.running)
+    lacking = lacking_interfaces(_pool_interfaces(members, existing), states, existing.running)
     peers = next_peers((*nodes, *leaving), status, seeds=seeds, homes=homes, spec=group.spec, lacking=lacking)
     candidates = candidates_of(turns_of(peers), states, contacts)
     builder = ConfigurationBuilder(snapshot, group, peers, running, coexistence, placed, dead, candidates)
+    built = builder.build(members, router_ids)
     templated = apply_template(
-        group,
-        builder.build(members, router_ids),
-        observed.templates,
-        published=existing.running.text if existing.running else "",
-        permissions=options.templates,
-        memory=members.memory,
-        now=now,
+        group, built, observed.templates, published=text, permissions=options.templates, memory=members.memory, now=now
     )
     configuration = templated.configuration
     return Desired(
@@ -152,17 +145,18 @@ def desired_of(
         is_rolling=not is_final(peers, (*nodes, *leaving), status, group.spec, lacking),
         awaits_groups=bool(withheld),
         detection=detection_of(
-            snapshot,
-            group,
-            observed.agents,
-            existing=existing,
-            configuration=configuration,
-            memory=members.memory,
+            snapshot, group, observed.agents, existing=existing, configuration=configuration, memory=members.memory
         ),
         rendering=templated.request,
         is_held=templated.is_held,
         template_problem=templated.problem,
     )
+
+
+def _pool_interfaces(members: Shards, existing: Existing) -> frozenset[str]:
+    """The interfaces that pools name, and until a switch those that they named before."""
+    running = existing.running
+    return members.pool_interfaces.union(running.links.interfaces if running else ())
 
 
 def _leaving_nodes(

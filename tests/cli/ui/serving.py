@@ -1,4 +1,4 @@
-"""A server of ``kavip ui`` with the example, and a client of it that says of itself what it likes."""
+"""A server of ``kavip ui`` with the example, and a client that sends any headers."""
 
 import json
 from collections.abc import AsyncIterator, Mapping

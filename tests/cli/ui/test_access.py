@@ -155,7 +155,7 @@ async def test_the_port_is_on_loopback_only(reader: Reader) -> None:
 
 @pytest.mark.netns
 async def test_another_user_of_the_machine_gets_no_data(reader: Reader) -> None:
-    """A process of nobody sees the port, and neither the token nor a session: not in arguments, variables or files."""
+    """A process of another user sees the port, but finds no token or session in arguments, variables and files."""
     await reader.log_in()
     secrets = [reader.token, reader.cookie, reader.key]
     script = f"""
