@@ -2,12 +2,14 @@
 
 import asyncio
 import gc
+import logging
 from collections.abc import Generator, Iterator
 from functools import cache
 from inspect import iscoroutinefunction
 from typing import Any, Final
 
 import pytest
+import structlog
 from blockbuster import BlockBuster
 from hypothesis import settings
 
@@ -82,3 +84,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
         return (yield)
     finally:
         guard().deactivate()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None, None, None]:
+    """A command that a test runs in this process configures logging; the next test begins without that."""
+    yield
+    if structlog.is_configured():
+        structlog.reset_defaults()
+        logging.basicConfig(handlers=[], level=logging.WARNING, force=True)

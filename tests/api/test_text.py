@@ -1,9 +1,7 @@
 """No condition, Event or line of the log holds a character that a terminal obeys, wherever its text comes from."""
 
 import io
-import logging
 import sys
-from collections.abc import Iterator
 
 import pytest
 import structlog
@@ -41,22 +39,11 @@ def test_no_condition_and_no_event_holds_unprintable_text(text: str) -> None:
     assert Note(ObjectReference(), "Ready", text).text.isprintable()
 
 
-@pytest.fixture
-def restored() -> Iterator[None]:
-    """The handlers of the root logger and the configuration of structlog, put back afterwards."""
-    root, kept = logging.getLogger(), structlog.get_config()
-    handlers, level = root.handlers[:], root.level
-    yield
-    structlog.configure(**kept)
-    root.handlers[:] = handlers
-    root.setLevel(level)
-
-
 @pytest.mark.parametrize("form", ["text", "json"])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(text=anything)
 @example(text=HOSTILE)
-def test_no_line_of_the_log_is_forged(text: str, form: str, restored: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_line_of_the_log_is_forged(text: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A value cannot end its line or move the cursor, in either form."""
     stream = io.StringIO()
     with monkeypatch.context() as patch:

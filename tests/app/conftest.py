@@ -197,22 +197,25 @@ class Installation:
         for kind in ("validatingwebhookconfigurations", "mutatingwebhookconfigurations"):
             self.plane.kubectl("delete", kind, "kavip", "--ignore-not-found")
         for namespace in ("shop", "lb", "other"):
-            self._delete_all("services,keepalivedgroups,daemonsets,configmaps,roles,rolebindings", "-n", namespace)
-        self._delete_all("vippools,nodes")
-        self._delete_all("leases,secrets", "-n", "kavip")
+            self._delete_all(
+                "services,keepalivedgroups,daemonsets,configmaps,roles,rolebindings", "--all", "-n", namespace
+            )
+        self._delete_all("vippools,nodes", "--all")
+        self._delete_all("clusterroles,clusterrolebindings", "--selector=!kubernetes.io/bootstrapping")
+        self._delete_all("leases,secrets", "--all", "-n", "kavip")
 
     def undefine(self, kind: str) -> None:
         """Delete a CRD and wait until it is gone; the deletion of its objects can take a minute."""
         self.plane.kubectl("delete", "crd", kind, "--wait=false")
         wait_for(f"{kind} is gone", lambda: self.get("crd", kind) is None, patience=240)
 
-    def _delete_all(self, kinds: str, *where: str) -> None:
-        """Delete all objects of *kinds*, once the API server no longer calls webhooks."""
+    def _delete_all(self, kinds: str, *which: str) -> None:
+        """Delete the objects of *kinds*, by the flags *which*, once the API server no longer calls webhooks."""
         stderr = ""
 
         def is_empty() -> bool:
             nonlocal stderr
-            done = self.plane.kubectl("delete", kinds, "--all", *where, check=False)
+            done = self.plane.kubectl("delete", kinds, *which, check=False)
             stderr = done.stderr
             return done.returncode == 0
 

@@ -21,6 +21,7 @@ from tests.app.conftest import ROOT, Installation, a_group, a_pool, a_service, o
 pytestmark = pytest.mark.apiserver
 
 POOL, WANTS, KEY = "kavip.io/pool", "kavip.io/addresses", "kavip.io/sharing-key"
+EXPLAINER = "explainer"  # other modules give users of this control plane more rights
 GROUP = {"keepalived-operator.redhat-cop.io/keepalivedgroup": "lb/edge"}
 OFFICE = {"matchLabels": {"tier": "office"}}
 POOLS = (
@@ -189,20 +190,20 @@ def test_each_reason_is_explained_as_the_controller_decides_it(installation: Ins
 
 def test_missing_rights_are_explained(installation: Installation, tmp_path: Path) -> None:
     """Pools are evaluated without the unreadable kinds; without pools only the condition is shown."""
-    services = let_list(installation, "reader", "", "services")
-    pools = let_list(installation, "reader", "kavip.io", "vippools")
+    services = let_list(installation, EXPLAINER, "", "services")
+    pools = let_list(installation, EXPLAINER, "kavip.io", "vippools")
     installation.apply(POOLS[0], a_service("one", annotations=GROUP))
     installation.plane.audit.mark()
     command = ("kavip", "explain", "shop/one")
-    found = kubectl_kavip(tmp_path, installation, *command, user="reader")
+    found = kubectl_kavip(tmp_path, installation, *command, user=EXPLAINER)
     assert "Service shop/one would get 192.0.2.128 (Assigned)" in found.stdout, found.stderr
     for kind in ("namespaces", "keepalivedgroups", "nodes"):
         assert f"you may not list {kind} of the whole cluster" in found.stdout
     assert (found.returncode, found.stderr) == (1, "")
-    assert {event.verb for event in installation.plane.audit.events(user="reader")} == {"list", "get"}, "it only reads"
+    assert {event.verb for event in installation.plane.audit.events(user=EXPLAINER)} == {"list", "get"}, "it only reads"
     installation.plane.kubectl("delete", "-f", "-", input=json.dumps(pools[1]))
-    wait_for("pools are hidden", lambda: not is_allowed(installation, "reader", "kavip.io", "vippools"))
-    blind = kubectl_kavip(tmp_path, installation, *command, user="reader")
+    wait_for("pools are hidden", lambda: not is_allowed(installation, EXPLAINER, "kavip.io", "vippools"))
+    blind = kubectl_kavip(tmp_path, installation, *command, user=EXPLAINER)
     assert blind.stdout.startswith("Service shop/one: kavip has not written its condition yet\n")
     assert (blind.returncode, blind.stderr) == (2, "")
     denied = kubectl_kavip(tmp_path, installation, *command, user="without-rights")
