@@ -5,10 +5,11 @@ An agent is untrusted: the number of agents, the size of an answer and the time 
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 from http import HTTPStatus
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -16,6 +17,7 @@ from kavip import names
 from kavip.api.agent import AgentState, decode_state
 from kavip.api.cluster import Pod
 from kavip.api.group import KeepalivedGroup
+from kavip.api.installation import WholeObject
 from kavip.cli.views.doctor.inspection import AgentAnswer, Gap, agent_answer
 from kavip.cli.views.doctor.nodes import contested
 from kavip.cli.views.picture.picture import AgentAnswers
@@ -31,6 +33,8 @@ _LARGEST: Final = 2 * 2**20  # bytes of an answer, as for the controller
 _TIMEOUT: Final = 5.0  # seconds for one answer
 _AT_ONCE: Final = 16
 _NAMED: Final = 3  # agents without an answer that a gap names
+
+_AnyPod = TypeVar("_AnyPod", Pod, WholeObject)
 
 
 async def ask_agents(client: Client, groups: Iterable[KeepalivedGroup]) -> tuple[tuple[AgentAnswer, ...], Gap | None]:
@@ -81,9 +85,24 @@ async def _agents_of(client: Client, groups: Iterable[KeepalivedGroup]) -> tuple
     """The pods of *groups* with their ports, by key; and the number of those that are too many to be asked."""
     ports = {each.key: each.status.metrics_port or each.spec.metrics_port or names.AGENT_PORT for each in groups}
     pods, _ = await client.list(resources.PODS, labels=names.GROUP_LABEL, on_malformed=_skip)
-    known = sorted((each for each in pods if _group(each) in ports), key=lambda each: each.metadata.key)
+    known = in_turns((each for each in pods if _group(each) in ports), lambda each: (_group(each), each.spec.node_name))
     asked = {each.metadata.key: (each, ports[_group(each)]) for each in known[:_MOST_AGENTS]}
     return asked, len(known) - len(asked)
+
+
+def in_turns(pods: Iterable[_AnyPod], holder: Callable[[_AnyPod], Hashable]) -> list[_AnyPod]:
+    """
+    The *pods* by key, but the first one of each *holder* before the second one of any.
+
+    A node may report mirror pods in any number. So those of one node cannot displace the pods of others from a list
+    that is cut.
+    """
+    seen: Counter[Hashable] = Counter()
+    turns = []
+    for pod in sorted(pods, key=lambda each: each.metadata.key):
+        turns.append((seen[holder(pod)], pod))
+        seen[holder(pod)] += 1
+    return [pod for _, pod in sorted(turns, key=lambda each: each[0])]
 
 
 async def read_state(client: Client, pod: str, *, port: int) -> AgentState:

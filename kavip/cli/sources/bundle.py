@@ -17,7 +17,7 @@ from kavip import names
 from kavip.api.group import KeepalivedGroup
 from kavip.api.installation import WholeObject
 from kavip.api.pool import VIPPool
-from kavip.cli.sources.agents import read_state
+from kavip.cli.sources.agents import in_turns, read_state
 from kavip.cli.sources.cluster import connected
 from kavip.cli.sources.doctor import inspect_with
 from kavip.cli.views.bundle import relevance, texts
@@ -141,7 +141,8 @@ class _Reader:
         homes = {each.metadata.namespace for each in deployments}
         self.subjects.update(each for home in homes for each in relevance.further_subjects(home))
         self.own_pods = [each for each in own if each.metadata.namespace in homes]
-        self.group_pods = [each for each in grouped if relevance.group_of(each) in self.groups]
+        known = (each for each in grouped if relevance.group_of(each) in self.groups)
+        self.group_pods = in_turns(known, lambda each: (relevance.group_of(each), relevance.node_of(each)))
         self._add(names.DEPLOYMENT, deployments)
         self._add(names.DAEMON_SET, [each for each in daemonsets if each.metadata.key in self.groups])
         self._add(names.POD, [*self.own_pods, *self.group_pods])

@@ -118,6 +118,32 @@ async def test_at_most_so_many_agents_are_asked(api: tuple[FakeApi, Client], mon
     assert (len(answers), gap) == (2, Gap("3 pods are not asked", is_whole=False))
 
 
+async def test_pods_of_one_node_do_not_displace_others(
+    api: tuple[FakeApi, Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that reports 50 mirror pods with names of its choice gets one turn before each other node had one."""
+    monkeypatch.setattr(agents, "_MOST_AGENTS", 3)
+    fake, client = api
+    names = {f"a-{number:02}": "liar" for number in range(50)} | {"edge-n1": "n1", "edge-n2": "n2"}
+    shown = [
+        {
+            "metadata": {"name": name, "namespace": "lb", "labels": {"keepalivedGroup": "edge"}},
+            "spec": {"nodeName": node},
+        }
+        for name, node in names.items()
+    ]
+
+    async def answer(request: web.Request) -> web.StreamResponse | None:
+        if request.path.endswith("/pods"):
+            return web.json_response({"metadata": {"resourceVersion": "7"}, "items": shown})
+        return state()()
+
+    fake.fault = answer
+    answers, gap = await ask_agents(client, GROUPS)
+    assert [each.node for each in answers] == ["liar", "n1", "n2"]
+    assert gap == Gap("49 pods are not asked", is_whole=False)
+
+
 async def test_masters_are_asked_twice(api: tuple[FakeApi, Client], monkeypatch: pytest.MonkeyPatch) -> None:
     """Two masters of one instance are asked again; the first answers stay."""
     monkeypatch.setattr(agents, "AGAIN", 0.01)

@@ -111,6 +111,11 @@ def group_of(pod: WholeObject) -> str:
     return f"{pod.metadata.namespace}/{pod.metadata.label(names.GROUP_LABEL)}"
 
 
+def node_of(pod: WholeObject) -> str:
+    """The name of the node of *pod*, or "" for a pod without a node."""
+    return str((pod.spec or {}).get("nodeName", ""))
+
+
 def agent_port(group: WholeObject) -> int:
     """The port of the agents of *group*."""
     ports = ((part or {}).get("metricsPort") for part in (group.status, group.spec))
