@@ -64,6 +64,8 @@ class AddressSpans:
 
 def spans_of(addresses: Collection[Address], *, among: Iterable[Address]) -> AddressSpans:
     """The spans of *addresses*, which are part of *among*; no span holds another address of *among*."""
+    if len(addresses) == 1:
+        return AddressSpans(Span(each, each) for each in addresses)  # usual, and needs no order of thousands
     found: list[Span] = []
     is_open = False
     for address in sorted({*among, *addresses}) if addresses else ():

@@ -29,7 +29,7 @@ from kavip.reconcile.observed.agentstates import AgentStates, ClaimedAddress, No
 from kavip.reconcile.observed.strangers import hardware_of
 from kavip.snapshot import Snapshot
 from kavip.vrrp.instances import Instance
-from kavip.vrrp.running import RunningInstance
+from kavip.vrrp.running import RunningInstance, running_instances
 
 MOST_HARDWARE: Final = 768
 """Hardware addresses in ``agent.json``, which have 15 KB. Agents recognise their unicast peers without them."""
@@ -73,7 +73,7 @@ class Detection:
     def fresh(self) -> DetectionConfig:
         """What is written with another change."""
         run = frozenset[Address]().union(*(state.runs for state in self.states.values()))
-        pending = {each for each in self._every if each in self._listed and each not in run} if self._listed else set()
+        pending = {each for each in self._every - run if each in self._listed} if self._listed else set()
         probe = spans_of((self.new | pending) - self.off, among=self._every)
         known = self.hardware if self.are_complete else (*self.hardware, *self.published.hardware_addresses)
         return DetectionConfig(
@@ -138,7 +138,7 @@ def _candidates(instances: Mapping[str, Instance], existing: Existing, memory: M
     """The VIPs of *instances* that no text has that nodes may run; most instances have none."""
     published = existing.published
     revisions = [each for each in (published.current, published.next) if each] if published else []
-    running = [each.running for each in revisions]
+    running = [running_instances(each.text, memory) for each in revisions]
     found = frozenset[Address]().union(
         *(
             memory.last(_missing, each.name, each.carried, tuple(known.get(each.name) for known in running))

@@ -13,6 +13,8 @@ from kavip.api.group import GroupVirtualIP, Instances
 from kavip.reconcile.group.detection import MOST_HARDWARE
 from kavip.reconcile.observed.agentstates import AgentStates, ClaimedAddress, NodeState
 from kavip.reconcile.plan import Apply, Key, KeyKind
+from kavip.vrrp import running
+from kavip.vrrp.running import RunningInstance
 from tests.reconcile.group.settledgroup import API, WEB, serving
 from tests.reconcile.simulatedcluster import GROUP, SimulatedCluster, cluster, pod
 from tests.reconcile.takeover.oldinstallation import old_installation
@@ -222,3 +224,20 @@ def test_a_config_map_of_another_program_is_replaced(text: str, new: tuple[str, 
     found.objects.configmaps[GROUP] = msgspec.structs.replace(there, data=data)
     found.settle(Key(KeyKind.GROUP, GROUP))
     assert detection(found).probe == new
+
+
+def test_a_plan_parses_no_instance_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the text in the ConfigMap, plans parse the instance that is new, and no other."""
+    parsed, parse = list[str](), running._instance
+
+    def counted(name: str, block: str) -> RunningInstance | None:
+        parsed.append(name)
+        return parse(name, block)
+
+    monkeypatch.setattr(running, "_instance", counted)
+    found = settled(*(serving(f"shop/s{number}", f"192.0.2.{number}") for number in range(130, 140)))
+    assert set(parsed) == {f"shop/s{number}" for number in range(130, 140)}
+    parsed.clear()
+    found.snapshot.put(serving("shop/new", "192.0.2.150"))
+    found.settle(Key(KeyKind.GROUP, GROUP))
+    assert parsed == ["shop/new"]
