@@ -1,8 +1,13 @@
-"""A bare client of the API server, with only aiohttp and JSON: the least that any controller needs."""
+"""
+A bare client of the API server, with only aiohttp and JSON: the least that any controller needs.
+
+``python -m bench.bare KUBECONFIG PATH`` GETs *PATH* once: what a bare program needs from its start to all objects.
+"""
 
 import asyncio
 import base64
 import ssl
+import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterable
@@ -57,3 +62,12 @@ async def connected(kubeconfig: Path) -> AsyncIterator[Bare]:
     connector = aiohttp.TCPConnector(limit=CONNECTIONS, ssl=context)
     async with aiohttp.ClientSession(connector=connector) as session:
         yield Bare(cluster["server"], session)
+
+
+async def _get(kubeconfig: str, path: str) -> None:
+    async with connected(Path(kubeconfig)) as bare:
+        await bare.send("GET", path)
+
+
+if __name__ == "__main__":
+    asyncio.run(_get(*sys.argv[1:]))

@@ -2,10 +2,10 @@
 The time of one event of a Service in a Shared group of few and of many: part of ``python -m bench plan``.
 
 The statuses of all Services are current, and all nodes run the text of the ConfigMap. A change of VIPs enqueues the
-group. Its plan renders the whole text again, at most once in 0.3 s.
+group. Its plan renders the whole text again, at most once in 0.3 s. The two groups take turns.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 
 import msgspec
@@ -33,11 +33,11 @@ def table() -> None:
     """Print the table."""
     for selector, where in ((None, "all namespaces"), (LabelSelector(match_labels=LABELS), "allowedNamespaces")):
         print(f"one event of a Service and all plans that follow; a group for {where}")
-        few, many = (events(members(size, allowed=selector)) for size in CROWDS)
-        for what in few:
-            flat(f"{what}, among {CROWDS[1]:,} / {CROWDS[0]}", few[what], many[what], most=MOST)
-            for size, found in zip(CROWDS, (few, many), strict=True):
-                plain(f"  among {size:,}", f"{found[what] * 1e3:.2f} ms")
+        scenes = [settled(members(size, allowed=selector)) for size in CROWDS]
+        for what, (few, many) in events(scenes).items():
+            flat(f"{what}, among {CROWDS[1]:,} / {CROWDS[0]}", few, many, most=MOST)
+            for size, seconds in zip(CROWDS, (few, many), strict=True):
+                plain(f"  among {size:,}", f"{seconds * 1e3:.2f} ms")
     for size in CROWDS:
         data = settled(members(size)).observed.objects.configmaps[GROUP].data or {}
         for what, seconds in unsaved(data[names.CONFIG_KEY]):
@@ -53,29 +53,43 @@ def members(size: int, *, allowed: LabelSelector | None = None) -> Snapshot:
     return snapshot
 
 
-def events(snapshot: Snapshot) -> dict[str, float]:
-    """The seconds of all plans after an event, by event."""
-    scene, replace = settled(snapshot), msgspec.structs.replace
-    first = next(iter(snapshot.services.values()))
-    labelled = replace(first, metadata=replace(first.metadata, labels={**LABELS, "a": "b"}))
+def events(scenes: Sequence[Settled]) -> dict[str, list[float]]:
+    """The seconds of all plans after an event in each of *scenes*, by event."""
+    replace = msgspec.structs.replace
+    first = [next(iter(scene.snapshot.services.values())) for scene in scenes]
+    labelled = [replace(each, metadata=replace(each.metadata, labels={**LABELS, "a": "b"})) for each in first]
     wider, other = (
-        replace(first, spec=replace(first.spec, external_ips=[f"198.51.100.{number}"])) for number in (9, 10)
+        [replace(each, spec=replace(each.spec, external_ips=[f"198.51.100.{number}"])) for each in first]
+        for number in (9, 10)
     )
-    last = first_of(LARGE, len(snapshot.services) + 1)[-1:]
+    last = [first_of(LARGE, len(scene.snapshot.services) + 1)[-1:] for scene in scenes]
     with frozen():
-        found = {"labels changed": least(scene, [first, labelled])[0]}
-        found["VIPs changed"] = least(scene, [wider, other])[0]
-        happen(scene, other, first)
-        found["added"], found["removed"] = least(scene, [None, service(NEW, held=last)])
+        found = {"labels changed": least(scenes, first, labelled)[0]}
+        found["VIPs changed"] = least(scenes, wider, other)[0]
+        for scene, old, new in zip(scenes, other, first, strict=True):
+            happen(scene, old, new)
+        found["added"], found["removed"] = least(
+            scenes, [None] * len(scenes), [service(NEW, held=each) for each in last]
+        )
     return found
 
 
-def least(scene: Settled, states: list[Service | None]) -> tuple[float, float]:
-    """The shortest times in seconds to change a Service from the first of two *states* to the second, and back."""
-    one, other = states
-    happen(scene, other, one)
-    there, back = zip(*((happen(scene, one, other), happen(scene, other, one)) for _ in range(TIMES)), strict=True)
-    return min(there), min(back)
+def least(
+    scenes: Sequence[Settled], before: Sequence[Service | None], after: Sequence[Service | None]
+) -> tuple[list[float], list[float]]:
+    """
+    The shortest times in seconds to change a Service from its state *before* to that *after*, and back, by scene.
+
+    The *scenes* take turns.
+    """
+    changes = list(zip(scenes, before, after, strict=True))
+    for scene, one, other in changes:
+        happen(scene, other, one)
+    turns = [
+        [(happen(scene, one, other), happen(scene, other, one)) for scene, one, other in changes] for _ in range(TIMES)
+    ]
+    there, back = ([min(turn[at][way] for turn in turns) for at in range(len(scenes))] for way in (0, 1))
+    return there, back
 
 
 def happen(scene: Settled, old: Service | None, new: Service | None) -> float:

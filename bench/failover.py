@@ -29,9 +29,8 @@ from kavip.vrrp.instances import model_of
 from kavip.vrrp.members import Member, Peer
 from kavip.vrrp.priorities import priorities
 
-PROFILES: Final = {"default": 200, "fast": 50}
+INTERVALS: Final = (200, 50)
 """Milliseconds between advertisements: the default of a new group, and a fast group."""
-MOST: Final = {"default": 1.0, "fast": 0.2}
 RATIO: Final = 1.1
 ROUNDS: Final = 5
 
@@ -231,7 +230,7 @@ def _first(rows: list[tuple[float, float | None, str]], moment: float) -> float:
 def main() -> None:
     """Print the table; exit status 1 where a goal is not met."""
     failed = False
-    for profile, milliseconds in PROFILES.items():
+    for milliseconds in INTERVALS:
         with _pair(milliseconds) as pair:
             events = {
                 "kill -9 of the daemon": (pair.kill, pair.start),
@@ -242,10 +241,9 @@ def main() -> None:
             for name, (happen, undo) in events.items():
                 found = [pair.measure(happen, undo) for _ in range(ROUNDS)]
                 kavip, bare = (median(each[vip] for each in found) for vip in (KAVIP, BARE))
-                what = f"{name}, {milliseconds} ms: kavip, bare {bare * 1000:.0f} ms"
-                is_met = kavip < MOST[profile] and kavip / bare < RATIO
-                limits = f"under {MOST[profile] * 1000:.0f} ms and {RATIO} x bare ({kavip / bare:.2f} x)"
-                goal.row(what, f"{kavip * 1000:.0f} ms", goal=limits, met=is_met)
+                what = f"{name}, {milliseconds} ms: kavip {kavip * 1000:.0f} ms, bare {bare * 1000:.0f} ms"
+                is_met = kavip / bare < RATIO
+                goal.row(what, f"{kavip / bare:.2f} x", goal=f"under {RATIO} x bare", met=is_met)
                 failed |= not is_met
     sys.exit(failed)
 

@@ -1,11 +1,15 @@
 """
 A restart with thousands of Services: the time until the next Service has its address, and the number of status writes.
 
-SIGTERM releases the lease, so the time is that of a new process to list and decode everything, compared with a LIST of
-a bare client. After kill -9 the new leader also waits until the lease expires; that time is printed separately.
+SIGTERM releases the lease, so the time is that of a new process to list and decode everything. It is compared with that
+of a bare client (:mod:`.bare`) from its start to the end of one LIST, in turns. After kill -9 the new leader also waits
+until the lease expires; that time is printed separately.
+
+The goal is about what the earlier one was, 2 s beyond a LIST, when the bare client took 1.1 s (with 2,000 Services).
 """
 
 import asyncio
+import sys
 import time
 from statistics import median
 
@@ -13,8 +17,9 @@ from bench.backlog import AGENT
 from bench.goal import row
 from bench.onemore import Watch, watching
 from bench.site import MERGE, NAMESPACE, Site, notes, path, running, service
+from bench.timing import within
 
-GOAL = 2.0  # seconds beyond a bare LIST
+GOAL = 2.0  # of the bare client's time
 ROUNDS = 3
 QUIET = 5.0  # seconds in which a needless write would come
 LEASE = 15.0  # kavip's default
@@ -24,24 +29,28 @@ LABELLED = 20
 
 async def measure(site: Site) -> None:
     """Print the rows."""
-    lists = [await listed(site) for _ in range(ROUNDS)]
+    lists, terms = [], []
     async with watching(site.bare) as watch:
-        terms = [await _start(site, watch, f"again{number}") for number in range(ROUNDS)]
+        for number in range(ROUNDS):
+            lists.append(await listed(site))
+            terms.append(await _start(site, watch, f"again{number}"))
         killed = await _killed(site, watch)
         quiet = await _quiet(site)
     starts, needless = [seconds for seconds, _ in terms], sum(writes for _, writes in terms)
-    beyond = median(starts) - median(lists)
-    print(f"  restart: bare LIST {median(lists):.2f} s; process start to the next address {median(starts):.2f} s")
-    row("restart, next address beyond the bare LIST", f"{beyond:.2f} s", goal=f"under {GOAL:g} s", met=beyond < GOAL)
+    bare, ours = median(lists), median(starts)
+    print(f"  process start to the end of a LIST, bare client {bare:.2f} s; to the next address, kavip {ours:.2f} s")
+    within("restart, next address, to the bare client", ours, bare, most=GOAL, of="bare")
     row("restart, status writes of Services that have an address", str(needless), goal="0", met=not needless)
     print(f"  after kill -9, with a lease of {LEASE:g} s: {killed:.2f} s from process start to the next address")
     row("labels and a second LIST, status writes", str(quiet), goal="0", met=not quiet)
 
 
 async def listed(site: Site) -> float:
-    """Seconds for one LIST of the Services."""
+    """The seconds of a bare client from its start until it has LISTed the Services."""
     began = time.perf_counter()
-    await site.bare.send("GET", path(NAMESPACE))
+    command = (sys.executable, "-m", "bench.bare", str(site.plane.kubeconfig), path(NAMESPACE))
+    process = await asyncio.create_subprocess_exec(*command)
+    assert await process.wait() == 0
     return time.perf_counter() - began
 
 

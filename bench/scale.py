@@ -8,7 +8,7 @@ The growth counts: no decision may scan all pools, all waiting Services or all s
 from collections.abc import Callable
 
 from bench.objects import LABELS, LARGE, SMALL, allocate, enter, first_of, pool, service, services
-from bench.timing import MICRO, best, flat, frozen, plain, timed
+from bench.timing import MICRO, best, clock, flat, frozen, in_turns, plain, timed
 from kavip.api.address import Address
 from kavip.api.service import Service
 from kavip.ipam.allocate import decide, waits_for
@@ -45,8 +45,7 @@ def row(what: str, prepare: Callable[[int], Operation], *, few: int, many: int) 
     """Print the time of the operation that *prepare* makes, with *few* and with *many*, measured in turns."""
     small, large = prepare(few), prepare(many)
     with frozen():
-        times = [(best(TIMES, small), best(TIMES, large)) for _ in range(TURNS)]
-    little, much = (min(each) for each in zip(*times, strict=True))
+        little, much = in_turns(clock(small), clock(large), turns=TURNS, times=TIMES)
     plain(what, f"{much * MICRO:.1f} us")
     flat(f"  growth, {many:,} / {few:,}", little, much, most=1.5)
 

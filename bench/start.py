@@ -1,8 +1,8 @@
 """
 The time until ``kavip run`` is ready, and the memory that it then uses.
 
-Each Service already has an address from kavip. The time, with process start and TLS, is compared with a LIST of the
-same Services by a bare client in the same run.
+Each Service already has an address from kavip. The time, with process start and TLS, is compared with that of a bare
+client from its start to the end of a LIST of the same Services, in turns. The goal is that of :mod:`.restart`.
 """
 
 import asyncio
@@ -12,13 +12,13 @@ from statistics import median
 import aiohttp
 
 from bench.goal import row
-from bench.restart import listed
+from bench.restart import GOAL, listed
 from bench.site import HOST, Site, resident, running
+from bench.timing import within
 from kavip import names
 
 ROUNDS = 3
 PATIENCE = 600.0
-BEYOND = 2.0  # seconds
 MEMORY = 150  # MiB
 SETTLED = 15.0  # seconds in which kavip becomes the leader and reconciles every Service, without a write
 
@@ -33,9 +33,9 @@ async def measure(site: Site) -> None:
             if last:
                 await asyncio.sleep(SETTLED)
                 memory = resident(process.pid)
-    beyond = median(starts) - median(lists)
-    print(f"  bare LIST {median(lists):.2f} s; kavip run ready after {median(starts):.2f} s from process start")
-    row("ready beyond the bare LIST", f"{beyond:.2f} s", goal=f"under {BEYOND:g} s", met=beyond < BEYOND)
+    bare, ours = median(lists), median(starts)
+    print(f"  process start to the end of a LIST, bare client {bare:.2f} s; until kavip run is ready {ours:.2f} s")
+    within("ready, to the bare client", ours, bare, most=GOAL, of="bare")
     row("resident memory of kavip run, leading", f"{memory} MiB", goal=f"under {MEMORY} MiB", met=memory < MEMORY)
 
 
