@@ -241,6 +241,8 @@ class Reason(StrEnum):
     APPLIED = "Applied"
     NAMESPACE_NOT_FOUND = "NamespaceNotFound"
     REFUSED = "Refused"
+    # Event about VIPs that have moved to another node
+    MASTER_CHANGED = "MasterChanged"
     # Refusals at admission alone
     PERMISSION_MISSING = "PermissionMissing"
     # Event about the Lease

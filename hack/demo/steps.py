@@ -24,6 +24,11 @@ NAMESPACE = "kavip"
 ROLES = ("webhook", "controller")
 """kavip's Deployments: kavip-webhook and kavip-controller."""
 _SETTLED = 2.0  # seconds for which a VIP is observed after it has moved: it might move back
+_MOVES = (
+    "events",
+    f"--namespace={SERVICE.partition('/')[0]}",
+    f"--field-selector=reason=MasterChanged,involvedObject.name={SERVICE.partition('/')[2]}",
+)
 CHART = Path(__file__).parents[2] / "charts" / "kavip"
 
 
@@ -293,6 +298,13 @@ def drain(session: Session) -> None:
     session.claim("no request is lost, but one that is under way", outage.failed <= 1, str(outage), timed=True)
     session.kavip("undrain", node.name)
     session.wait("the VIP comes back to the node", lambda: session.holders(address) == [node])
+    session.wait("Events of the Service name the nodes", lambda: f"{address} moved from node" in _moves(session))
+    session.kubectl("get", *_MOVES)
+
+
+def _moves(session: Session) -> str:
+    """The messages of the Events about moves of the Service."""
+    return " ".join(each["message"] for each in (session.get(*_MOVES) or {}).get("items", ()))
 
 
 def kill(session: Session) -> None:

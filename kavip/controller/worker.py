@@ -266,7 +266,7 @@ class Worker:
         if assigns:
             ALLOCATION_SECONDS.observe(self._clock() - since)
         for notice in plan.events:
-            self._notify(key, notice)
+            self._notify(notice.about or key, notice)
         self._requeue(key, plan)
 
     def _decide(self, key: Key) -> Plan:

@@ -160,11 +160,12 @@ Write = Apply | StatusPatch | PodAnnotation | PodRemoval
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One Event about the object that the key names; *warning* or normal."""
+    """One Event, *warning* or normal, about the object with the key *about*; None: about that of the plan."""
 
     reason: str
     message: str
     warning: bool
+    about: Key | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,19 +213,35 @@ class Unconfirmed:
 
 
 @dataclass(frozen=True, slots=True)
+class EventAllowance:
+    """How many Events of a burst are *spent* at the time *at* (monotonic seconds)."""
+
+    spent: int = 0
+    at: float = 0.0
+
+    def after(self, now: float, *, interval: float) -> "EventAllowance":
+        """The same at *now*: one Event is regained in each *interval*."""
+        regained = int((now - self.at) / interval)
+        if regained >= self.spent:
+            return EventAllowance(0, now)
+        return EventAllowance(self.spent - regained, self.at + regained * interval)
+
+
+@dataclass(frozen=True, slots=True)
 class GroupRecord:
     """
     What the worker records of the last plan of a group.
 
     *reservation*: what its writes will take, until the watch shows them. *excluded*: by Service, why the configuration
     does not contain it. *unconfirmed*: by Service, instance or VIP. *obstructed*: the Services whose stored
-    ``Programmed`` names an obstacle, and not only the progress.
+    ``Programmed`` names an obstacle, and not only the progress. *allowance*: of Events about VIPs that move.
     """
 
     reservation: GroupReservation = GroupReservation()
     excluded: Mapping[str, Refusal] = field(default_factory=lambda: MappingProxyType({}), hash=False)
     unconfirmed: Mapping[str, Unconfirmed] = field(default_factory=lambda: MappingProxyType({}), hash=False)
     obstructed: frozenset[str] = frozenset()
+    allowance: EventAllowance = EventAllowance()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

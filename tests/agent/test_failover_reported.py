@@ -27,11 +27,16 @@ VIP = "192.0.2.130"
 
 
 class ReportedConditions:
-    """The messages of a Service's condition, in order, while the prober polls the agents on *pods*."""
+    """
+    The messages of a Service's condition, in order, while the prober polls the agents on *pods*.
+
+    *moves*: those of Events about its VIP.
+    """
 
     def __init__(self, pods: list[Pod]) -> None:
         """Start without answers."""
         self.messages: list[str] = []
+        self.moves: list[str] = []
         self._pods, self._began = pods, time.monotonic()
         self._simulation = SimulatedCluster(cluster(serving(WEB, VIP), build.group(**STEADY)))
         self._simulation.settle(Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
@@ -70,6 +75,7 @@ class ReportedConditions:
         """Apply the plans; the last condition message."""
         self._simulation.now, self._simulation.agents = NOW + timedelta(seconds=self._clock()), probe.agents
         plan = self._simulation.group()
+        self.moves += [each.message for each in plan.events if each.reason == names.Reason.MASTER_CHANGED]
         for key in (*plan.also, *plan.also_low_priority):
             self._simulation.service(key.name)
         due.clear()
@@ -83,10 +89,15 @@ class ReportedConditions:
 
 
 def test_a_fail_over_and_a_fail_back_are_one_change_each(pod: MakePod) -> None:
-    """There is no gap and no split brain, for any order of the answers."""
+    """There is no gap and no split brain, for any order of the answers; each is an Event with both nodes."""
     text = mounts.rendered({WEB: VIP}, **STEADY)
     pods = [started(pod(node), text) for node in ("n1", "n2")]
     owner, other = leader_and_backup(pods, WEB)
-    messages = ReportedConditions([other, owner]).messages_during(owner.kill_keepalived, owner.start_keepalived)
+    reported = ReportedConditions([other, owner])
+    messages = reported.messages_during(owner.kill_keepalived, owner.start_keepalived)
     holds = [f"node {each.host.name} holds {VIP}" for each in (owner, other, owner)]
     assert messages == holds
+    there, back = ((owner, other), (other, owner))
+    assert reported.moves == [
+        f"{VIP} moved from node {old.host.name} to node {new.host.name}" for old, new in (there, back)
+    ]

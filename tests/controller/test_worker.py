@@ -14,7 +14,7 @@ from kavip.controller.worker import FOLD, POOL_INTERVAL
 from kavip.errors import Conflict, Forbidden, LeaseLost, Rejected, Unavailable
 from kavip.reconcile.observed.ownership import OwnerConflict
 from kavip.reconcile.observed.records import ObjectConflict
-from kavip.reconcile.plan import Apply, Key, KeyKind, Plan, StatusPatch
+from kavip.reconcile.plan import Apply, GroupPlan, Key, KeyKind, Notice, Plan, StatusPatch
 from kavip.telemetry import ADDRESS_CONFLICTS, ALLOCATION_SECONDS, RECONCILES
 from tests.controller.workerfixture import running_worker, web
 from tests.reconcile.simulatedcluster import GROUP, NOW
@@ -180,6 +180,16 @@ async def test_events_follow_the_write() -> None:
         await fixture.until(lambda: fixture.notices)
         assert len(fixture.writer.sent) == 2
         assert [notice.reason for _, notice in fixture.notices] == ["Assigned", "Pending"]
+
+
+async def test_an_event_may_be_about_another_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan of a group has Events about its Services, and about itself."""
+    moved, refused = Notice("MasterChanged", "moved", warning=False, about=WEB), Notice("Invalid", "no", warning=True)
+    monkeypatch.setattr("kavip.controller.worker.plan_group", lambda *_, **__: GroupPlan(events=(moved, refused)))
+    async with running_worker(web(), build.group()) as fixture:
+        fixture.queue.add(EDGE)
+        await fixture.until(lambda: fixture.notices)
+        assert fixture.notices == [(WEB, moved), (EDGE, refused)]
 
 
 async def test_a_freed_address_requeues_the_oldest_waiting_service() -> None:

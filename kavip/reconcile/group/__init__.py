@@ -24,5 +24,6 @@ Reconciles one KeepalivedGroup. PURE.
 * :mod:`~kavip.reconcile.group.outdated`: the Services whose conditions are outdated;
 * :mod:`~kavip.reconcile.group.status`: the status, and its conditions :mod:`~kavip.reconcile.group.accepted`,
   :mod:`~kavip.reconcile.group.programmed`, :mod:`~kavip.reconcile.group.ready`;
-  :mod:`~kavip.reconcile.group.instances`: which node is master of each instance and VIP.
+  :mod:`~kavip.reconcile.group.instances`: which node is master of each instance and VIP;
+* :mod:`~kavip.reconcile.group.moves`: Events about VIPs that have moved to another node.
 """

@@ -16,6 +16,7 @@ from kavip.reconcile.group.configtemplate import PATIENCE
 from kavip.reconcile.group.desired import Desired, desired_of
 from kavip.reconcile.group.existing import existing_of
 from kavip.reconcile.group.inactive import accepted_events, plan_outside
+from kavip.reconcile.group.moves import moves_of
 from kavip.reconcile.group.objects import PASSWORD_RECHECK, awaits_password
 from kavip.reconcile.group.outdated import find_outdated
 from kavip.reconcile.group.rollout import Rollout, plan_rollout
@@ -71,6 +72,14 @@ def _plan(
         mastership=mastership,
         doubts=outdated.doubts,
     )
+    moves = moves_of(
+        snapshot,
+        group,
+        status=status,
+        desired=desired,
+        allowance=observed.records.group(group.key).allowance,
+        at=mastership.at,
+    )
     states = condition_states(
         snapshot, group, observed, existing=existing, desired=desired, rollout=rollout, mastership=mastership
     )
@@ -83,10 +92,10 @@ def _plan(
             *rollout.replacement.deletions,
             *status_patches(group, status, states, now=now),
         ),
-        events=accepted_events(group, states[ConditionType.ACCEPTED]),
+        events=(*accepted_events(group, states[ConditionType.ACCEPTED]), *moves.events),
         rendering=desired.rendering,
         template_problem=desired.template_problem,
-        record=GroupRecord(desired.reserved, desired.excluded, outdated.doubts, outdated.obstructed),
+        record=GroupRecord(desired.reserved, desired.excluded, outdated.doubts, outdated.obstructed, moves.allowance),
         target=rollout.target,
         requeue_after=min(waits, default=None),
         also=outdated.services,

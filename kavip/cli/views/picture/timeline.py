@@ -26,7 +26,6 @@ from kavip.cli.views.picture.rows import (
 
 MOST: Final = 500
 """Rows of the timeline."""
-MOVED: Final = "Moved"
 NODE_CHANGED: Final = "NodeChanged"
 _WELL: Final = "well"
 
@@ -103,7 +102,7 @@ def _vip(old: VirtualIPRow | None, new: VirtualIPRow | None, at: str) -> Timelin
     elif old is None:
         reason, text = new.state, f"{address}{_on(new.node)}{_why(new.message)}"
     elif old.node != new.node:
-        reason, text = MOVED, f"{address}{_on(old.node)} → {_on(new.node)}{_why(new.message)}"
+        reason, text = names.Reason.MASTER_CHANGED, f"{address}{_on(old.node)} → {_on(new.node)}{_why(new.message)}"
     elif (old.state, old.message) != (new.state, new.message):
         reason, text = new.state, f"{address}{old.state} → {new.state}{_why(new.message)}"
     else:

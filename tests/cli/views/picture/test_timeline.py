@@ -30,7 +30,7 @@ def test_a_move_names_both_nodes() -> None:
     assert (row.kind, row.name, row.reason, row.text) == (
         "Service",
         "billing/api",
-        "Moved",
+        "MasterChanged",
         "192.0.2.130: node-a1 → node-a2",
     )
 
