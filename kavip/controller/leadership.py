@@ -62,12 +62,10 @@ class Leadership:
         """Start nothing before :meth:`run`."""
         self._client, self._settings, self._caches = client, settings, caches
         self._queue: WorkQueue[Key] | None = None
-        self._events: Events | None = None
         self._prober: AgentProber | None = None
         self._metrics = GroupMetrics()
         self._records = Records()
         self._template = TemplateFile(settings.template_file)
-        self._dropped = 0  # Events that were counted as dropped
 
     def lease_annotations(self) -> Mapping[str, str]:
         """What the Lease records: up to which version of Services the status of the pools has every cool-down."""
@@ -101,7 +99,7 @@ class Leadership:
             )
             worker = self._worker(queue, events, prober, writer, renderer)
             self._prober = prober
-            self._begin(queue, worker, events)
+            self._begin(queue, worker)
             self._report(recovery, events, recorded)
             try:
                 async with asyncio.TaskGroup() as tasks:
@@ -123,9 +121,6 @@ class Leadership:
             self._metrics.update(self._caches.snapshot, self._prober.agents)
         else:
             self._metrics.update(Snapshot(), AgentStates())
-        if self._events is not None:
-            telemetry.EVENTS_DROPPED.inc(self._events.dropped - self._dropped)
-            self._dropped = self._events.dropped
 
     # --- a term -------------------------------------------------------------------------------------------------------
     async def _refresh(self) -> None:
@@ -219,13 +214,12 @@ class Leadership:
             now=lambda: datetime.now(UTC),
         )
 
-    def _begin(self, queue: WorkQueue[Key], worker: Worker, events: Events) -> None:
+    def _begin(self, queue: WorkQueue[Key], worker: Worker) -> None:
         snapshot = self._caches.snapshot
         self._caches.lead(worker.add)
         worker.begin(enqueue.start(snapshot))
         _log_environment(self._caches.update_environment())
         self._queue = queue
-        self._events, self._dropped = events, 0
         telemetry.LEADER.set(1)
         log.info("leading", services=len(snapshot.services), groups=len(snapshot.groups), pools=len(snapshot.pools))
 

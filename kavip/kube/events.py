@@ -3,7 +3,7 @@ The Event recorder: ``events.k8s.io/v1``, with low priority.
 
 :meth:`Events.emit` only queues a note. One sender works through the queue, one call at a time, and slowly enough not to
 delay status writes. Repeated notes (same object, reason and text) become one Event with a series. A full queue drops
-its oldest note and counts it. A failure is only logged, at level debug.
+its oldest note. What is dropped is counted, and logged once a minute at most.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from kavip import telemetry
 from kavip.api.event import Note
 from kavip.errors import KavipError, NotFound, Throttled, Unavailable
 from kavip.kube.backoff import backoff
@@ -27,6 +28,8 @@ log = structlog.get_logger()
 _MAX_SERIES: Final = 4096  # a note of a forgotten series starts a new one
 _MAX_NOTE: Final = 1024  # bytes; the limit of the API
 _MAX_WORD: Final = 128  # bytes of reason, action and reporting instance
+_LOG_INTERVAL: Final = 60.0  # seconds between two lines about dropped notes
+_QUEUE_FULL: Final = "the queue is full"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,9 @@ class Events:
         self._unsent: dict[Note, int] = {}  # occurrences that are not sent yet
         self.dropped = 0
         """Notes that were never sent: the queue was full, or the API server refused them."""
+        self._logged = 0  # of these
+        self._last_drop: dict[str, str] = {}
+        self._next_line: asyncio.TimerHandle | None = None
 
     def emit(self, note: Note) -> None:
         """Queue *note*; never blocks, never fails."""
@@ -86,12 +92,30 @@ class Events:
 
     def _enqueue(self, note: Note) -> None:
         if self._queue.full():
-            self._drop(self._queue.get_nowait())
+            self._drop(self._queue.get_nowait(), _QUEUE_FULL)
         self._queue.put_nowait(note)
 
-    def _drop(self, note: Note) -> None:
+    def _drop(self, note: Note, error: str) -> None:
         self._unsent.pop(note, None)
         self.dropped += 1
+        telemetry.EVENTS_DROPPED.inc()
+        about = note.regarding
+        self._last_drop = {
+            "kind": about.kind,
+            "object": "/".join(filter(None, (about.namespace, about.name))),
+            "reason": note.reason,
+            "error": error,
+        }
+        if self._next_line is None:
+            self._log_drops()
+
+    def _log_drops(self) -> None:
+        """Log how many notes were dropped since the last line, and again after a while if there are more."""
+        self._next_line = None
+        if self.dropped > self._logged:
+            log.warning("events dropped", dropped=self.dropped - self._logged, **self._last_drop)
+            self._logged = self.dropped
+            self._next_line = asyncio.get_running_loop().call_later(_LOG_INTERVAL, self._log_drops)
 
     async def _deliver(self, note: Note) -> None:
         """Send *note*, and retry while the API server is unavailable or throttles."""
@@ -106,8 +130,7 @@ class Events:
                 failures += 1
                 await asyncio.sleep(max(delay, error.retry_after or 0.0))
             except KavipError as error:
-                log.debug("event dropped", reason=note.reason, error=str(error))
-                self._drop(note)
+                self._drop(note, str(error))
                 return
 
     async def _send(self, note: Note) -> None:

@@ -10,7 +10,7 @@ import pytest
 import structlog
 from structlog.testing import LogCapture
 
-from kavip.kube import auth, informer, leader
+from kavip.kube import auth, events, informer, leader
 from kavip.kube.client import Client
 from tests.kube.fakeapi import FakeApi, serving
 
@@ -19,7 +19,7 @@ from tests.kube.fakeapi import FakeApi, serving
 def logged(monkeypatch: pytest.MonkeyPatch) -> list[MutableMapping[str, Any]]:
     """The log lines of kavip.kube during the test, whatever the configuration of structlog."""
     capture = LogCapture()
-    for module in (auth, informer, leader):
+    for module in (auth, events, informer, leader):
         monkeypatch.setattr(module, "log", structlog.wrap_logger(None, processors=[capture]))
     return capture.entries
 

@@ -1,6 +1,7 @@
 """The Event recorder: bounded, aggregated, patient, and never an obstacle."""
 
 import asyncio
+from collections.abc import MutableMapping
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from aiohttp import web
 from kavip.api.event import Note, ObjectReference
 from kavip.kube.client import Client
 from kavip.kube.events import Events
+from kavip.telemetry import REGISTRY
 from tests.kube.conftest import running, until
 from tests.kube.fakeapi import FakeApi, refusal, status
 from tests.support.clock import advance
@@ -160,3 +162,31 @@ async def test_a_refused_note_is_dropped(api: Api, code: int) -> None:
         events.emit(note(name="two"))
         await until(lambda: len(journal.sent) == 2)
     assert events.dropped == 1
+
+
+async def test_what_is_dropped_is_counted_and_logged_once_a_minute(
+    api: Api, logged: list[MutableMapping[str, Any]]
+) -> None:
+    """The first line comes at once. The next one tells how many were dropped since, and without any there is none."""
+    before = REGISTRY.get_sample_value("kavip_events_dropped_total") or 0
+    events = recorder(api[1], capacity=10)
+    for number in range(25):
+        events.emit(note(name=f"s{number:02}"))
+    assert [each["dropped"] for each in logged] == [1]
+    advance(60)
+    await until(lambda: len(logged) == 2)
+    assert logged[1] == {
+        "event": "events dropped",
+        "log_level": "warning",
+        "dropped": 14,
+        "kind": "Service",
+        "object": "shop/s14",
+        "reason": "PoolExhausted",
+        "error": "the queue is full",
+    }
+    advance(120)
+    await asyncio.sleep(0.01)
+    events.emit(note(name="s25"))
+    await until(lambda: len(logged) == 3)
+    assert logged[2]["dropped"] == 1
+    assert REGISTRY.get_sample_value("kavip_events_dropped_total") == before + 16
