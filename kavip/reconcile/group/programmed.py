@@ -46,7 +46,7 @@ def programmed(
         if message := _exclusions(ready, states, config_hash, interfaces):
             return ConditionState("False", Reason.REFUSED_BY_AGENT, message)
         if switchover and switchover.message:
-            return ConditionState("False", Reason.PENDING, switchover.message)
+            return _not_switched(group, ready, states, message=switchover.message)
         if desired.router_ids.unavailable:
             return ConditionState("False", Reason.PENDING, "; ".join(desired.router_ids.unavailable))
         notes = [f"every node runs configuration {config_hash}", *_left_out(ready, states, interfaces)]
@@ -55,7 +55,7 @@ def programmed(
     if refusal := _first_refusal(group, lagging, states):
         return refusal
     if switchover and switchover.message:
-        return ConditionState("False", Reason.PENDING, switchover.message)
+        return _not_switched(group, ready, states, message=switchover.message)
     progress = f"{len(ready) - len(lagging)} of {len(ready)} nodes run configuration {config_hash}"
     return ConditionState("False", Reason.PENDING, f"{progress}; waiting for {few(lagging) or 'nodes'}")
 
@@ -77,6 +77,18 @@ def _first_refusal(
                 )
             return ConditionState("False", Reason.REFUSED_BY_AGENT, f"node {name}: {refused}")
     return None
+
+
+def _not_switched(
+    group: KeepalivedGroup, nodes: Sequence[str], states: Mapping[str, NodeState], *, message: str
+) -> ConditionState:
+    """The verdict while a switch waits, as *message* says; kubelet may not have mounted the Secret yet."""
+    lacks = any(states[name].next_refused_code is ProblemCode.PASSWORD_MISSING for name in nodes if name in states)
+    wanted = group.spec.password_auth
+    if not lacks or wanted is None:
+        return ConditionState("False", Reason.PENDING, message)
+    secret = f"{group.metadata.namespace}/{wanted.secret_ref.name}, key {wanted.secret_key}"
+    return ConditionState("False", Reason.SECRET_MISSING, f"{message}; it is Secret {secret}")
 
 
 def _left_out(nodes: Sequence[str], states: Mapping[str, NodeState], interfaces: frozenset[str]) -> Iterator[str]:

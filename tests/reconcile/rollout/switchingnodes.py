@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from kavip.api.agent import ProblemCode
 from kavip.api.group import Instances, PasswordAuth, SecretRef
 from kavip.api.instant import instant_text
 from kavip.reconcile.observed.agentstates import NodeState
@@ -34,6 +35,7 @@ class Node:
     mounted: PublishedRevisions | None = None
     runs: Revision | None = None
     refuses: str = ""
+    code: ProblemCode = ProblemCode.NONE
     stuck: bool = False
     is_silent: bool = False
     drift: float = 0.0
@@ -61,6 +63,7 @@ class Node:
             refused="" if self.runs else "no instance is left",
             prepared=following.digest if following and is_asked and not self.refuses else "",
             next_refused=self.refuses if is_asked else "",
+            next_refused_code=self.code if is_asked else ProblemCode.NONE,
             switch_at=instant_text(self.mounted.switch_at) if is_asked and not self.refuses else "",
             drift=self.drift if is_asked else None,
         )

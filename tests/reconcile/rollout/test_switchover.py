@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip import names
+from kavip.api.agent import ProblemCode
 from kavip.api.group import PasswordAuth, SecretRef
 from kavip.api.instant import instant_text
 from kavip.reconcile.observed.agentstates import Contact
@@ -210,6 +211,23 @@ def test_both_texts_must_fit_into_the_config_map(monkeypatch: pytest.MonkeyPatch
     assert "cannot be prepared: both configurations need" in site.message
     assert site.published.next is None
     assert "unicast_peer" not in site.published.current.text
+
+
+def test_a_secret_that_a_running_group_misses_is_named() -> None:
+    """The nodes keep their configuration, and the group is programmed when they see the Secret."""
+    site, fault = Site.of(**SECOND), "password: the Secret is not mounted"
+    for node in site.nodes:
+        node.refuses, node.code = fault, ProblemCode.PASSWORD_MISSING
+    site.edit(**SECRET)
+    site.pass_time(3)
+    status, reason, message = condition(site.simulation, PROGRAMMED)
+    assert (status, reason) == ("False", "SecretMissing")
+    assert message.endswith(f"waits for node n1: {fault}; also waits for n2; it is Secret lb/vrrp, key one")
+    assert [node.runs for node in site.nodes] == [site.published.current] * 2
+    for node in site.nodes:
+        node.refuses, node.code = "", ProblemCode.NONE
+    site.pass_time(30)
+    assert condition(site.simulation, PROGRAMMED)[:2] == ("True", "Programmed")
 
 
 def test_a_password_that_is_replaced_in_place() -> None:
