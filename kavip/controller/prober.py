@@ -53,7 +53,7 @@ QUICK: Final = 0.2
 """Seconds between quick probes; a new configuration is in a pod's mount after 0.4 to 0.9 s."""
 _QUICK_PROBES: Final = 15  # probes at that interval before it grows
 _SLOWER: Final = 1.5
-_TIMEOUT: Final = 2.0
+_TIMEOUT: Final = 3.0  # an agent waits 2 s for a keepalived that hangs (agent.keepalived.process.BUDGET), and says so
 _IN_FLIGHT: Final = 32
 _RATE: Final = 400  # probes per second over all nodes of all groups, when no change is awaited
 _PEERS_AT_ONCE: Final = 64  # nodes of a group that are asked at once because another one has changed

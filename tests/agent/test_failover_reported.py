@@ -1,6 +1,7 @@
 """A fail-over of real daemons, as the controller's prober sees it and Services report it."""
 
 import asyncio
+import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -9,12 +10,13 @@ from datetime import timedelta
 import aiohttp
 import pytest
 
+from hack.testbed import process
 from kavip import names
 from kavip.controller.prober import AgentProber
 from kavip.reconcile.plan import Key, KeyKind, ProbeTarget
 from tests.agent import mounts
 from tests.agent.conftest import MakePod
-from tests.agent.pod import PATIENCE, Pod, enter
+from tests.agent.pod import PATIENCE, Pod, enter, entered
 from tests.agent.podstates import leader_and_backup, started
 from tests.reconcile.group.settledgroup import WEB, serving
 from tests.reconcile.simulatedcluster import GROUP, NOW, SimulatedCluster, cluster
@@ -101,3 +103,30 @@ def test_a_fail_over_and_a_fail_back_are_one_change_each(pod: MakePod) -> None:
     assert reported.moves == [
         f"{VIP} moved from node {old.host.name} to node {new.host.name}" for old, new in (there, back)
     ]
+
+
+def test_a_keepalived_that_hangs_is_reported(pod: MakePod) -> None:
+    """Its agent answers in time, so the node does not count as silent."""
+    node = started(pod("n1"), mounts.rendered({WEB: VIP}, nodes=1, **STEADY))
+    assert node.keepalived is not None
+    daemons = [found for pid in process.children([node.keepalived.pid]) if (found := process.find(pid))]
+
+    async def look() -> None:
+        async with aiohttp.ClientSession() as session, asyncio.timeout(PATIENCE):
+            probe = AgentProber(session, changed=lambda _: None)
+            probe.set_target(GROUP, ProbeTarget({"n1": node.host.ipv4}, names.AGENT_PORT, ""))
+            watching = asyncio.create_task(probe.run())
+            for is_running in (True, False):
+                while not (found := probe.agents.states_of(GROUP).get("n1")) or found.running is not is_running:
+                    await asyncio.sleep(0.05)
+                for each in daemons:
+                    each.signal(signal.SIGSTOP)
+            assert not probe.agents.contacts_of(GROUP)["n1"].is_silent
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    try:
+        entered(node.host.netns, lambda: asyncio.run(look()))
+    finally:
+        for each in daemons:
+            each.signal(signal.SIGCONT)
