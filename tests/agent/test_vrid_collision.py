@@ -1,12 +1,15 @@
 """Two clusters use one VRID on one network: from the wire to the condition."""
 
 import asyncio
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import aiohttp
 import pytest
 
+from hack.testbed import process
+from hack.testbed.segment import Segment
 from kavip import names
 from kavip.controller.prober import AgentProber
 from kavip.reconcile.observed import collisions
@@ -77,3 +80,17 @@ def test_a_collision_is_reported_and_so_is_its_end(pod: MakePod, monkeypatch: py
     simulation.agents = after
     simulation.settle(Key(KeyKind.GROUP, GROUP))
     assert condition(simulation, READY)[1] == "Ready"
+
+
+def test_a_router_that_sends_rarely_is_found(pod: MakePod, lan: Segment) -> None:
+    """One advert a second is enough, beside five of the group; its priority does not matter."""
+    ours = master(started(pod("n1"), mounts.rendered({"shop/web": "192.0.2.130"}, nodes=1, **MULTICAST)), "shop/web")
+    other = lan.node("n2")
+    vrid = ours.instances()["shop/web"]["routerID"]
+    program = (sys.executable, "-m", "tests.support.vrrprouter", str(vrid), other.ipv4, "192.0.2.131")
+    router = other.spawn(*program, log=other.home / "router.log")
+    try:
+        ours.wait_until("it counts on", lambda: ours.instances()["shop/web"]["errors"].get("addressList", 0) >= 5)
+    finally:
+        process.kill([router])
+    assert ours.role("shop/web") == "MASTER"

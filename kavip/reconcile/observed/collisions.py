@@ -5,7 +5,8 @@ keepalived counts adverts with its VRID that do not come from its peers: with ot
 such advert is no sign, because nodes that load a configuration one after the other may disagree for a moment. A counter
 that keeps growing is one. Counters start again with the daemon, and a counter that no longer grows is forgotten.
 keepalived 2.2.7 does not count adverts of another VRRP version, or of another interval in version 2; these are
-harmless.
+harmless. As master it puts off its next advert with each one that it refuses: one with a longer interval than the group
+falls silent, and is not found.
 """
 
 from collections.abc import Mapping

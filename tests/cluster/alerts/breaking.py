@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -197,15 +198,9 @@ def other_router(session: Session) -> Iterator[None]:
     """A router that is no node has the VRID of a Service."""
     group = session.get("keepalivedgroup", "edge", "--namespace=lb")
     vrid = group["status"]["routerIDs"][f"{SHOP}/web"]
-    text = (
-        "global_defs {\n vrrp_version 3\n}\n"
-        "vrrp_instance other {\n state BACKUP\n interface eth0\n priority 1\n advert_int 1\n"
-        f" virtual_router_id {vrid}\n virtual_ipaddress {{\n  {_STRANGER}/24\n }}\n}}\n"
-    )
     with session.cluster.stranger() as stranger:
-        config = stranger.home / "keepalived.conf"
-        config.write_text(text)
-        stranger.spawn("keepalived", "--dont-fork", "--vrrp", f"--use-file={config}", log=stranger.home / "log")
+        program = (sys.executable, "-m", "tests.support.vrrprouter", str(vrid), stranger.ipv4, _STRANGER)
+        stranger.spawn(*program, log=stranger.home / "log")
         yield
 
 
