@@ -47,8 +47,8 @@ def shop(cluster: Cluster) -> Iterator[Session]:
     with site(cluster, "lb") as session:
         try:
             label(session, *NODES)
-            # multicast: a stranger on the network takes part
-            group = a_group("edge", nodeSelector={_LABEL: ""}, unicastEnabled=False)
+            # multicast: a stranger on the network takes part; seldom enough that no VIP moves if the machine pauses
+            group = a_group("edge", nodeSelector={_LABEL: ""}, unicastEnabled=False, advertIntervalMilliseconds=1000)
             apply_objects(
                 cluster,
                 local,
