@@ -34,6 +34,8 @@ Json = dict[str, Any]
 
 NAME: Final = "kube-vip"
 _KEY: Final = re.compile(r"(cidr|range|interface|allow-share)-([a-z0-9-]+)")
+_NO_NAME: Final = re.compile(r"[^a-z0-9]+")
+"""What the name of an interface may have, and that of a group not."""
 _OWN_PRIORITY: Final = 50
 """Of the pools of one namespace: it never uses the global one."""
 _TRUE: Final = ("true", "True", "TRUE", "t", "T", "1")
@@ -179,10 +181,18 @@ class _Import:
         if not found:
             self.remark(subject, path, "no interface is known: give the interface of the addresses with --interface")
         if found not in self.groups:
-            name = f"{NAME}-{found}" if interface and self.groups else NAME
             spec = {"interface": found, **self.scheduling}
-            self.groups[found] = ImportedGroup(f"{self.wishes.namespace}/{name}", spec)
+            self.groups[found] = ImportedGroup(f"{self.wishes.namespace}/{self._free_name(found)}", spec)
         return self.groups[found].key
+
+    def _free_name(self, interface: str) -> str:
+        """A name for the group on *interface* that no other group has."""
+        if not self.groups:
+            return NAME
+        part = _NO_NAME.sub("-", interface.lower()).strip("-")
+        name = f"{NAME}-{part}" if part else NAME
+        taken = {each.key.partition("/")[2] for each in self.groups.values()}
+        return name if name not in taken else f"{name}-{len(self.groups) + 1}"
 
 
 def _template(spec: Mapping[str, Any]) -> PodSpec:

@@ -87,6 +87,32 @@ def test_the_cloud_provider_looks_at_cidrs_first() -> None:
     assert fields(ranges) == ["data[range-shop]"]
 
 
+def test_each_interface_has_a_group_of_its_own() -> None:
+    """The names of the groups differ, and are valid whatever the interface is called."""
+    given = config(
+        cidr_a="192.0.2.0/29",
+        interface_a="bond0.100",
+        cidr_b="192.0.2.8/29",
+        interface_b="bond0_100",
+        cidr_c="192.0.2.16/29",
+        interface_c="br_Lan",
+        cidr_global="192.0.2.128/28",
+    )
+    found = imported(given, pods(svc_enable="true", vip_interface="ens3"))
+    assert {each.key: each.spec["interface"] for each in found.groups} == {
+        "lb/kube-vip": "bond0.100",
+        "lb/kube-vip-bond0-100": "bond0_100",
+        "lb/kube-vip-br-lan": "br_Lan",
+        "lb/kube-vip-ens3": "ens3",
+    }
+    assert {each.name: each.group for each in found.pools} == {
+        "kube-vip-a": "lb/kube-vip",
+        "kube-vip-b": "lb/kube-vip-bond0-100",
+        "kube-vip-c": "lb/kube-vip-br-lan",
+        "kube-vip-global": "lb/kube-vip-ens3",
+    }
+
+
 def test_overlaps_are_removed() -> None:
     """Within a range silently, between two with a remark: pools must not overlap."""
     given = config(cidr_shop="192.0.2.0/29,192.0.2.0/28", cidr_global="192.0.2.0/27")
