@@ -16,6 +16,7 @@ from kavip.names import Reason
 
 INTERFACE: Final = re.compile(r"(?!lo$)[A-Za-z0-9][A-Za-z0-9._-]{0,14}")
 INTERFACE_REMEDY: Final = "want 1 to 15 letters, digits, '.', '_' or '-', beginning with a letter or digit, not lo"
+NAME_REMEDY: Final = "want the name of an object: up to 253 lower-case letters, digits, '-' or '.'"
 
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME: Final = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(\.{_LABEL})*")
@@ -28,10 +29,15 @@ def is_interface(text: str) -> bool:
     return INTERFACE.fullmatch(text) is not None
 
 
+def is_name(text: str) -> bool:
+    """Whether *text* can be the name of an object."""
+    return _NAME.fullmatch(text) is not None
+
+
 def check_name(name: str, field: str) -> Iterator[Refusal]:
     """The refusal of *name* if it is not a valid name of an object; an empty name is not checked."""
-    if name and not _NAME.fullmatch(name):
-        yield _refuse(field, name, "want the name of an object: up to 253 lower-case letters, digits, '-' or '.'")
+    if name and not is_name(name):
+        yield _refuse(field, name, NAME_REMEDY)
 
 
 def check_key(key: str, field: str) -> Iterator[Refusal]:

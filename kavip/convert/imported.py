@@ -3,7 +3,7 @@ What an import makes: VIPPools and KeepalivedGroups as manifests, with remarks a
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kavip import names
@@ -71,11 +71,16 @@ class ImportedGroup:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """Everything that an import makes of the objects of another load balancer; *remarks* are sorted."""
+    """
+    Everything that an import makes of the objects of another load balancer; *remarks* are sorted.
+
+    *left*: the ranges by name of the pools that stay with it.
+    """
 
     pools: tuple[ImportedPool, ...] = ()
     groups: tuple[ImportedGroup, ...] = ()
     remarks: tuple[Remark, ...] = ()
+    left: Mapping[str, tuple[Range, ...]] = field(default_factory=dict)
 
     def bodies(self) -> tuple[Json, ...]:
         """The manifests in the order in which they can be applied, with the namespaces of the groups."""

@@ -6,6 +6,7 @@ IPAddressPool becomes a VIPPool of the same name, for the group of its advertise
 own segment only, so what MetalLB does over BGP has no counterpart.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -59,28 +60,42 @@ def import_metallb(objects: Iterable[ForeignObject], wishes: Wishes) -> Imported
     """The pools and groups that do what *objects* do, with remarks about the rest."""
     found = _Import(wishes)
     by_kind: dict[str, list[ForeignObject]] = {kind: [] for kind in KINDS}
-    for each in sorted(objects, key=lambda one: one.subject):
+    for each in found.unique(sorted(objects, key=lambda one: one.subject)):
         by_kind.setdefault(each.kind, []).append(each)
     found.read_advertisements(by_kind[ADVERTISEMENT], by_kind[POOL])
     found.read_pools(by_kind[POOL], bgp=[_selected(each) for each in by_kind[BGP]])
     for each in (*by_kind[BGP], *(one for kind in OTHERS for one in by_kind[kind])):
         found.remark(each, "", f"{NO_COUNTERPART}: kavip announces addresses by ARP and NDP, not by BGP")
-    return Imported(tuple(found.pools), tuple(found.groups), tuple(sorted(found.remarks)))
+    return Imported(tuple(found.pools), tuple(found.groups), tuple(sorted(found.remarks)), found.left)
 
 
 @dataclass(slots=True)
 class _Import:
-    """One run; *homes*: the group of each IPAddressPool that an L2Advertisement selects."""
+    """
+    One run.
+
+    *homes*: the group of each IPAddressPool that an L2Advertisement selects; *left*: the ranges of all others.
+    """
 
     wishes: Wishes
     pools: list[ImportedPool] = field(default_factory=list)
     groups: list[ImportedGroup] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
     homes: dict[str, str] = field(default_factory=dict)
+    left: dict[str, tuple[Range, ...]] = field(default_factory=dict)
 
     def remark(self, subject: ForeignObject, path: str, text: str) -> None:
         """Add a remark."""
         self.remarks.append(Remark(subject.subject, path, text))
+
+    def unique(self, objects: Sequence[ForeignObject]) -> Iterator[ForeignObject]:
+        """*objects* without those that have one name: they are of several clusters or of several MetalLBs."""
+        counts = Counter((each.kind, each.metadata.name) for each in objects)
+        for each in objects:
+            if counts[each.kind, each.metadata.name] == 1:
+                yield each
+            else:
+                self.remark(each, "", f"{each.kind} {each.metadata.name} is there more than once: none is imported")
 
     # --- groups ---------------------------------------------------------------------------------------------------
     def read_advertisements(self, objects: Sequence[ForeignObject], pools: Sequence[ForeignObject]) -> None:
@@ -135,6 +150,7 @@ class _Import:
                 is_bgp = any(is_advertised(each, one) for one in bgp)
                 text = "announced by BGP only" if is_bgp else "no L2Advertisement selects it"
                 self.remark(each, "", f"{text}: no VIPPool is made of it")
+                self.left[name] = tuple(filter(None, map(_range_of, spec.addresses)))
                 continue
             if any(is_advertised(each, one) for one in bgp):
                 self.remark(each, "", f"is announced by BGP, too; that {NO_COUNTERPART}")
@@ -197,6 +213,13 @@ def is_advertised(pool: ForeignObject, spec: L2AdvertisementSpec) -> bool:
     if not names and not selectors:
         return True
     return pool.metadata.name in names or any(each.matches(pool.metadata.labels) for each in selectors)
+
+
+def _range_of(text: str) -> Range | None:
+    try:
+        return read_network(text) or parse_range(text, "")
+    except BadInput:
+        return None
 
 
 def _selected(subject: ForeignObject) -> L2AdvertisementSpec:

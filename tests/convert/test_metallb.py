@@ -181,6 +181,25 @@ def test_malformed_objects_are_named() -> None:
     assert [(each.subject, each.field) for each in found.remarks] == [("IPAddressPool metallb-system/bad", "spec")]
 
 
+def test_objects_with_one_name_are_left() -> None:
+    """Those of two clusters, or of two MetalLBs, would be mixed."""
+    other = ForeignObject(
+        kind="IPAddressPool", metadata=Metadata(name="first", namespace="other"), spec={"addresses": ["192.0.2.0/28"]}
+    )
+    found = imported(pool(), other, pool("second", "192.0.2.16/28"), L2)
+    assert [each.name for each in found.pools] == ["second"]
+    assert [each.subject.split() for each in found.remarks] == [
+        ["IPAddressPool", f"{namespace}/first"] for namespace in ("metallb-system", "other")
+    ]
+
+
+def test_the_ranges_of_pools_that_stay() -> None:
+    """They tell which Services stay."""
+    chosen = obj("L2Advertisement", "l2", ipAddressPools=["first"])
+    found = imported(pool(), pool("wan", "203.0.113.1/24", "x"), chosen)
+    assert {name: list(map(str, ranges)) for name, ranges in found.left.items()} == {"wan": ["203.0.113.0/24"]}
+
+
 def test_an_existing_group_serves_all() -> None:
     """Then no group is made."""
     found = imported(pool(), L2, wishes=Wishes(group="net/edge"))

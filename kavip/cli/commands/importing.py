@@ -123,6 +123,7 @@ def _run(name: str, given: dict[str, Any]) -> None:
     from kavip.convert.metallb import Wishes
     from kavip.convert.provider import KUBE_VIP, METALLB
 
+    _check(given["into"], given["interface"], given["group"])
     request = _Given(
         name,
         METALLB if name == "metallb" else KUBE_VIP,
@@ -138,6 +139,20 @@ def _run(name: str, given: dict[str, Any]) -> None:
     sys.exit(asyncio.run(_import_cluster(request, given["kubeconfig"], given["context"])))
 
 
+def _check(into: str, interface: str, group: str) -> None:
+    """Raise :class:`BadInput` for a wish that no object could have."""
+    from kavip.api import naming
+    from kavip.errors import BadInput
+
+    parts = group.split("/")
+    if not naming.is_name(into):
+        raise BadInput("--into", into, "want the name of a namespace")
+    if interface and not naming.is_interface(interface):
+        raise BadInput("--interface", interface, naming.INTERFACE_REMEDY)
+    if group and not (len(parts) == 2 and all(map(naming.is_name, parts))):
+        raise BadInput("--group", group, "want NAMESPACE/NAME of a group")
+
+
 def _print_plan(plan: "ImportPlan", request: _Given) -> int:
     """Print everything; return the exit status."""
     from kavip.cli.views import importingoutput
@@ -146,6 +161,12 @@ def _print_plan(plan: "ImportPlan", request: _Given) -> int:
         click.echo(line, err=True)
     click.echo(importingoutput.text(plan, request.output))
     return 1 if plan.remarks or plan.refused else 0
+
+
+def _print_nothing(plan: "ImportPlan", request: _Given, source: str) -> None:
+    """Say that *source* has nothing of the other load balancer: probably it is the wrong one."""
+    if not (plan.rows or plan.remarks or plan.imported.pools):
+        click.echo(f"kavip: nothing of {request.provider.name} is in the {source}", err=True)
 
 
 # --- a cluster --------------------------------------------------------------------------------------------------------
@@ -164,6 +185,7 @@ async def _import_cluster(request: _Given, kubeconfig: str, context: str) -> int
         services, imported = await foreign.list_services(client, namespaces), request.imported(found.objects)
         known = listing if request.hand_over else with_imported(listing, imported)
         plan = plan_import(imported, request.provider, services, known, scope)
+        _print_nothing(plan, request, "cluster")
         return await _hand_over(client, plan, request) if request.hand_over else _print_plan(plan, request)
 
 
@@ -230,11 +252,15 @@ def _import_files(request: _Given, paths: tuple[Path, ...]) -> int:
     from kavip.cli.views.importing import plan_manifests
     from kavip.cli.views.scope import Scope
 
-    imported = request.imported(foreign.read_files(request.name, paths).objects)
-    manifests, unread = read_manifests(paths)
+    theirs = foreign.read_files(request.name, paths)
+    imported = request.imported(theirs.objects)
+    manifests, bad = read_manifests(paths)
+    unread = [*{str(each): each for each in (*theirs.unread, *bad)}.values()]  # a file that is no YAML is in both
     services = [each.service for manifest in manifests for each in manifest.services]
     scope = Scope.of(request.services, request.namespace)
     plan = plan_manifests(imported, request.provider, services, scope, group=request.wishes.group)
+    if not unread:
+        _print_nothing(plan, request, "files")
     if request.hand_over:
         for line in importingoutput.remarks(plan):
             click.echo(line, err=True)

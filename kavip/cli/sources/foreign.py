@@ -6,7 +6,7 @@ In a cluster a kind that does not exist has no objects, and one that the user ma
 
 import asyncio
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -56,35 +56,40 @@ class Foreign:
 
 # --- files ------------------------------------------------------------------------------------------------------------
 def read_files(provider: str, paths: Iterable[Path]) -> Foreign:
-    """The objects of *provider* in manifests; what cannot be read is reported where the Services are read."""
+    """The objects of *provider* in manifests. An error hides no other object."""
     found: list[ForeignObject] = []
     unread: list[BadFile] = []
+    files: dict[Path, None] = {}
     for path in paths:
         try:
-            files = files_in(path)
+            files.update(dict.fromkeys(files_in(path)))
         except BadFile as error:
             unread.append(error)
-            continue
-        for file in files:
-            try:
-                found += _objects(provider, file)
-            except BadFile as error:
-                unread.append(error)
+    for file in files:
+        try:
+            for each in _objects(provider, file):
+                if isinstance(each, BadFile):
+                    unread.append(each)
+                else:
+                    found.append(each)
+        except BadFile as error:
+            unread.append(error)
     return Foreign(tuple(found), unread=tuple(unread))
 
 
-def _objects(provider: str, file: Path) -> list[ForeignObject]:
+def _objects(provider: str, file: Path) -> Iterator[ForeignObject | BadFile]:
     where, text = text_of(file)
-    found = []
     for document in read(where, text):
         for path, content in flattened(document.content):
             if not isinstance(content, dict) or not _is_theirs(provider, content):
                 continue
             try:
-                found.append(msgspec.convert(content, ForeignObject))
+                yield msgspec.convert(content, ForeignObject)
             except msgspec.ValidationError as error:
-                raise BadFile(where, str(error), document=document.number, line=document.line(path)) from None
-    return found
+                problem, _, at = str(error).removesuffix("`").partition(" - at `$")
+                subject = f"{content['kind']}: {at.lstrip('.')}: " if at else f"{content['kind']}: "
+                line = document.line(f"{path}{at}")
+                yield BadFile(where, f"{subject}{problem}", document=document.number, line=line)
 
 
 def _is_theirs(provider: str, content: dict[str, Any]) -> bool:

@@ -110,6 +110,17 @@ class _Plan:
                 return pool
         return None
 
+    def staying(self, service: Service, addresses: Sequence[Address]) -> Refusal | None:
+        """Why *service* stays where it is: it asks for a pool that is not imported, or has an address of one."""
+        named = self.provider.meaning(service, names.POOL_ANNOTATION)
+        for name, ranges in self.imported.left.items():
+            if found := next((each for each in addresses if any(span.holds(each) for span in ranges)), None):
+                return Refusal(Reason.ADDRESS_NOT_IN_POOL, f"{found} is of pool {name}, which is not imported")
+            if name == named:
+                message = f"asks for pool {name}, which is not imported"
+                return Refusal(Reason.POOL_NOT_FOUND, message, "metadata.annotations")
+        return None
+
     def obstacles(self, service: HandedService) -> Iterator[Refusal]:
         """What prevents the hand-over, apart from what kavip would refuse."""
         if obstacle := handover.obstacle_of(service):
@@ -248,7 +259,8 @@ def plan_manifests(
         texts = provider.meaning(service, names.ADDRESSES_ANNOTATION) or service.spec.load_balancer_ip
         addresses = tuple(filter(None, (read_address(text.strip()) for text in texts.split(","))))
         goal = plan.goal(service, group or _group_of(plan, service, addresses))
-        refusals = () if goal.group else (_NO_GROUP,)
+        staying = plan.staying(service, (*addresses, *service.ingress_addresses))
+        refusals = (staying,) if staying else () if goal.group else (_NO_GROUP,)
         rows.append(ServiceRow(service, goal, addresses, refusals))
     return ImportPlan(imported, tuple(rows), tuple(sorted(remarks)))
 

@@ -97,3 +97,52 @@ def test_exit_status(manifests: Path) -> None:
     assert import_("-f", manifests, "--hand-over", "--group", "lb/edge").returncode == 0
     (manifests / "bad.yaml").write_text("a: [")
     assert import_("-f", manifests).returncode == 2
+
+
+@pytest.mark.slow
+def test_an_object_that_cannot_be_read_is_named_and_hides_no_other(manifests: Path) -> None:
+    """The others are imported, and the exit status is 2."""
+    (manifests / "bad.yaml").write_text(METALLB.split("---", 1)[0].replace("first", "5") + "---\n" + BGP)
+    done = import_("-f", manifests)
+    assert done.returncode == 2
+    assert f"{manifests / 'bad.yaml'}, document 1, line 3: IPAddressPool: metadata.name: Expected `str`" in done.stderr
+    assert "BGPPeer metallb-system/tor: " in done.stderr
+    assert "name: first" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("service", "reason"),
+    [
+        ("metadata: {name: web, annotations: {metallb.io/address-pool: wan}}", "asks for pool wan"),
+        ("metadata: {name: web, annotations: {metallb.io/loadBalancerIPs: 203.0.113.9}}", "203.0.113.9 is of pool wan"),
+        ("metadata: {name: web}\nstatus: {loadBalancer: {ingress: [{ip: 203.0.113.9}]}}", "203.0.113.9 is of pool wan"),
+    ],
+)
+def test_services_of_pools_that_stay_are_left(manifests: Path, service: str, reason: str) -> None:
+    """A pool that is announced by BGP stays with MetalLB, and so do its Services, also with --group."""
+    bgp = METALLB.replace("first", "wan").replace("192.0.2.128/28", "203.0.113.1/24").split("---", 1)[0]
+    (manifests / "metallb.yaml").write_text(
+        f"{METALLB.replace('interfaces: [eth1]', 'interfaces: [eth1], ipAddressPools: [first]')}---\n{bgp}---\n"
+        "apiVersion: metallb.io/v1beta1\nkind: BGPAdvertisement\nmetadata: {name: b, namespace: metallb-system}\n"
+    )
+    text = f"apiVersion: v1\nkind: Service\n{service}\nspec: {{type: LoadBalancer, ports: [{{port: 80}}]}}\n"
+    (manifests / "shop.yaml").write_text(text)
+    done = import_("-f", manifests, "--hand-over", "--group", "lb/l2")
+    assert (done.returncode, (manifests / "shop.yaml").read_text()) == (1, text)
+    assert f"default/web: not handed over: {reason}, which is not imported" in done.stderr.replace(
+        "metadata.annotations: ", ""
+    )
+
+
+@pytest.mark.slow
+def test_what_is_given_is_checked(manifests: Path) -> None:
+    """A wish that no object could have is refused, and files without anything of MetalLB are named."""
+    for option, value in (("--group", "edge"), ("--group", "lb/a/b"), ("--into", "A B"), ("--interface", "eth 0")):
+        done = import_("-f", manifests, option, value)
+        assert (done.returncode, done.stderr.startswith(f"kavip: {option}: '{value}': want ")) == (2, True)
+    for each in manifests.iterdir():
+        each.unlink()
+    (manifests / "other.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
+    empty = import_("-f", manifests)
+    assert (empty.returncode, empty.stderr) == (0, "kavip: nothing of MetalLB is in the files\n")
