@@ -1,6 +1,8 @@
 """``kubectl kavip convert external-ips`` with a real API server, the webhook and the controller."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from kavip import names
 from kavip.cli.views.conversion import NOT_SERVED
 from tests.app.conftest import Installation, a_group, a_pool, object_of, wait_for
 from tests.app.test_explain import kubectl_kavip, may_list
+from tests.support.manifests import ROOT
 
 pytestmark = pytest.mark.apiserver
 
@@ -145,6 +148,32 @@ def test_an_interrupted_run_continues(running: Installation, tmp_path: Path) -> 
     running.start()
     done = kubectl_kavip(tmp_path, running, *COMMAND)
     assert (done.returncode, "externalIPs" in json.dumps(service(running, "web")["spec"])) == (0, False), done.stderr
+    assert published(running) == before
+
+
+def killed_after_a_line(installation: Installation, *command: str) -> int | None:
+    """Run ``kavip`` and kill it when it has written once; its exit status if it ends before that."""
+    arguments = [sys.executable, "-m", "kavip", *command, f"--kubeconfig={installation.plane.kubeconfig}"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        if process.stdout.readline():
+            process.kill()
+            return None
+    return process.returncode
+
+
+def test_a_killed_run_continues(running: Installation) -> None:
+    """kill -9 after any write leaves each address in the external IPs or in the status; the last run has all."""
+    chosen = [each for each in SERVICES if each["metadata"]["name"] in ("one", "other", "several")]
+    before, kills = published(running), 0
+    while killed_after_a_line(running, *COMMAND[1:], *(f"shop/{each['metadata']['name']}" for each in chosen)) is None:
+        kills += 1
+        for each in chosen:
+            found = service(running, each["metadata"]["name"])
+            held = {*found["spec"].get("externalIPs", ()), *running.addresses(each["metadata"]["name"])}
+            assert held >= set(each["spec"]["externalIPs"])
+    assert kills >= len(chosen)
+    assert not any("externalIPs" in service(running, each["metadata"]["name"])["spec"] for each in chosen)
     assert published(running) == before
 
 

@@ -27,17 +27,22 @@ def rewrite(
     """
     from kavip.cli.sources.rewrite import rewritten_all
     from kavip.cli.views.conversionoutput import unified
+    from kavip.errors import BadFile
 
     changed, failed = rewritten_all(manifests, patches)
-    for error in (*unread, *failed):
-        click.echo(f"kavip: {error}", err=True)
     for manifest, text in changed:
         if dry_run:
             click.echo(unified(manifest.text, text, manifest.where))
-        else:
+            continue
+        try:
             manifest.write(text)
+        except BadFile as unwritten:
+            failed.append(unwritten)
+        else:
             keys = [each.service.key for each in manifest.services if each.service.key in patches]
             click.echo(f"{manifest.where}: rewritten: {', '.join(keys)}", err=str(manifest.file) == "-")
+    for error in (*unread, *failed):
+        click.echo(f"kavip: {error}", err=True)
     if unread or failed:
         return 2
     if dry_run:

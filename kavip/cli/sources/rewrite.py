@@ -4,7 +4,11 @@ Services in manifests on disk, and their files after merge patches: comments and
 
 import codecs
 import copy
+import os
+import stat
+import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,15 +69,38 @@ class Manifest:
         if str(self.file) == "-":
             click.echo(text, nl=False)
             return
-        with self.file.open("r+b") as stream:
-            mark = codecs.BOM_UTF8 if stream.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8 else b""
-            stream.seek(0)
+        try:
+            _replace(self.file.resolve(), text)
+        except OSError as error:
+            raise BadFile(self.where, f"cannot be written: {error.strerror}") from None
+
+
+def _replace(file: Path, text: str) -> None:
+    """Put *text* in place of the content of *file* at once: who is interrupted leaves the old content or the new."""
+    with file.open("rb") as stream:
+        mark = codecs.BOM_UTF8 if stream.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8 else b""
+        before = os.fstat(stream.fileno())
+    handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            with suppress(PermissionError):  # only root may give a file away
+                os.fchown(handle, before.st_uid, before.st_gid)
+            os.fchmod(handle, stat.S_IMODE(before.st_mode))
             stream.write(mark + text.encode())
-            stream.truncate()
+            stream.flush()
+            os.fsync(handle)
+        Path(name).replace(file)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
 
 
 def read_manifests(paths: Iterable[Path]) -> tuple[list[Manifest], list[BadFile]]:
-    """The files in *paths* with their Services, and what cannot be read."""
+    """
+    The files in *paths* with their Services, and what cannot be read.
+
+    Raises :class:`BadFile` for a Service that is there twice: what one becomes would be wrong for the other.
+    """
     found: list[Manifest] = []
     unread: list[BadFile] = []
     files: dict[Path, None] = {}
@@ -87,7 +114,19 @@ def read_manifests(paths: Iterable[Path]) -> tuple[list[Manifest], list[BadFile]
             found.append(_read(file))
         except BadFile as error:
             unread.append(error)
+    _check_unique(found)
     return found, unread
+
+
+def _check_unique(manifests: Iterable[Manifest]) -> None:
+    places: dict[str, str] = {}
+    for manifest in manifests:
+        for each in manifest.services:
+            key, line = each.service.key, each.document.line(each.path)
+            if key in places:
+                problem = f"Service {key} is already in {places[key]}; give the files of one cluster at a time"
+                raise BadFile(manifest.where, problem, document=each.document.number, line=line)
+            places[key] = f"{manifest.where}:{line}"
 
 
 def _read(file: Path) -> Manifest:
