@@ -7,7 +7,7 @@ is refused. :class:`BadFile` names the document and the line that cannot be read
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
@@ -35,8 +35,28 @@ class Document:
         return _line(self.node, path) if self.node else self.first
 
 
+_NUMBERS: Final = frozenset(f"tag:yaml.org,2002:{each}" for each in ("bool", "float", "int"))
+
+
 class _Loader(yaml.CSafeLoader):
-    """YAML as Kubernetes reads it: dates are text."""
+    """YAML as Kubernetes reads it: dates are text, and so are keys that look like numbers or booleans."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        node.value = [(self._as_text(key), value) for key, value in node.value]
+        texts = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        found = super().construct_mapping(node, deep)
+        if len(set(texts)) < len(texts) or not all(isinstance(key, str) for key in found):
+            problem = "a key is no text, number or boolean, or occurs twice in one object"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+        return found
+
+    def _as_text(self, key: yaml.Node) -> yaml.Node:
+        """*key*, as text if it is a number or a boolean: as in JSON."""
+        if key.tag not in _NUMBERS or not isinstance(key, yaml.ScalarNode):
+            return key
+        value = self.construct_object(key)
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        return yaml.ScalarNode("tag:yaml.org,2002:str", text, key.start_mark, key.end_mark)
 
 
 _Loader.yaml_implicit_resolvers = {

@@ -16,6 +16,7 @@ import msgspec
 from kavip import names
 from kavip.api.cluster import Infrastructure, Namespace, Network, Node, ServiceCIDR
 from kavip.api.group import KeepalivedGroup
+from kavip.api.naming import NAME_REMEDY, is_name
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.api.slice import EndpointSlice
@@ -227,6 +228,9 @@ def read_object(where: str, document: Document, path: str, content: Any) -> Obje
         problem, _, at = str(error).removesuffix("`").partition(" - at `$")
         field = f"{at.lstrip('.')}: " if at else ""
         raise bad(f"{name}{_named(content)}: {field}{problem}", at) from None
+    for field, text in (("name", found.metadata.name), ("namespace", found.metadata.namespace)):
+        if text and not is_name(text):
+            raise bad(f"{name}: metadata.{field}: {text!r}: {NAME_REMEDY}", f".metadata.{field}")
     if isinstance(found, _COMPLETE):
         for field, meant in unknown_fields(content.get("spec"), type(found.spec), path="spec"):
             hint = f'; did you mean "{meant}"?' if meant else ""
@@ -239,4 +243,4 @@ def read_object(where: str, document: Document, path: str, content: Any) -> Obje
 def _named(content: dict[Any, Any]) -> str:
     metadata = content.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
-    return f" {name}" if isinstance(name, str) and name else ""
+    return f" {name}" if isinstance(name, str) and is_name(name) else ""

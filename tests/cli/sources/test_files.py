@@ -30,11 +30,17 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("a: 1\n---\n" + BOMB, "document 2, line 8: aliases repeat more than 100000 nodes"),
         ("a: &a\n  b: *a\n", "document 1, line 2: the alias *a is in the collection to which it refers"),
         (SERVICE % "a" + "  name: b\n", 'document 1, line 5: the key "name" occurs twice in one object'),
+        ("a: 1\n---\nb: {true: 1, yes: 2}\n", "document 2, line 3: not YAML: a key is no text, number or"),
+        ("{~: 1}", "document 1, line 1: not YAML: a key is no text, number or boolean, or occurs twice"),
         ('{"a": 1}\n{"b": {"c": 1,\n"c": 2}}', 'document 2, line 2: the key "c" occurs twice in one object'),
         ("a: ü\n---\nb: 1\nc: \x00", "line 4: not YAML: control characters are not allowed"),
         ("a: " + "9" * 5000, "document 1: not YAML: "),
         ("- 1", "document 1, line 1: not a Kubernetes object: want apiVersion, kind and metadata"),
         (SERVICE % "5", "document 1, line 4: Service: metadata.name: Expected `str`, got `int`"),
+        (SERVICE % '"a\\nkavip: fine"', "document 1, line 4: Service: metadata.name: 'a\\nkavip: fine': want the name"),
+        (SERVICE % '"a\\e[31mb"\n  labels: 5', "document 1, line 5: Service: metadata.labels: Expected `object"),
+        (SERVICE % "a/b", "document 1, line 4: Service: metadata.name: 'a/b': want the name of an object: up to 253"),
+        (SERVICE % "a\n  namespace: B", "document 1, line 5: Service: metadata.namespace: 'B': want the name of an"),
         (
             f"{SERVICE % 'a'}---\n{SERVICE % 'web'}spec:\n  ports:\n  - port: 80\n  - port: http\n",
             "document 2, line 13: Service web: spec.ports[1].port: Expected `int`, got `str`",
@@ -62,6 +68,14 @@ def test_an_error_names_its_place(tmp_path: Path, text: str, words: str) -> None
         load([file])
     assert str(refused.value).startswith(f"{file}, {words}")
     assert "\n" not in str(refused.value)
+
+
+def test_keys_are_text_as_for_kubectl(tmp_path: Path) -> None:
+    """Numbers and booleans too: they are keys of JSON."""
+    notes = "  annotations: {1: a, 0x10: b, yes: c, 1.5: d, 2026-01-01: e}\n"
+    (tmp_path / "a.yaml").write_text(SERVICE % "a" + notes)
+    (found,) = load([tmp_path])
+    assert found.metadata.annotations == {"1": "a", "16": "b", "true": "c", "1.5": "d", "2026-01-01": "e"}
 
 
 def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
@@ -110,9 +124,12 @@ def test_the_output_of_helm_is_read(tmp_path: Path) -> None:
 def test_json_documents_may_follow_one_another(tmp_path: Path) -> None:
     """kubectl reads them too; YAML that begins like JSON is read as YAML."""
     file = tmp_path / "objects.json"
-    named = [{"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}} for name in ("a\U0001f600", "b")]
+    named = [
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "annotations": {"note": note}}}
+        for name, note in (("a", "\U0001f600"), ("b", ""))
+    ]
     file.write_text("\n\n".join(json.dumps(each, indent=1) for each in named))
-    assert [(each.object.metadata.name, each.line) for each in read_all([file]).found] == [("a\U0001f600", 1), ("b", 9)]
+    assert [(each.object.metadata.name, each.line) for each in read_all([file]).found] == [("a", 1), ("b", 12)]
     file.write_text("{apiVersion: v1, kind: Service, metadata: {name: a}}")
     assert [each.metadata.name for each in load([file])] == ["a"]
 
