@@ -71,6 +71,8 @@ def render(
     from kavip.rendering import process
 
     given, templates = files.load_with_templates(paths)
+    if group:
+        static.check_group(group, given)
     simulated = simulate.plan(
         static.with_nodes(nodes, given),
         group_namespaces=group_namespaces,
@@ -80,7 +82,7 @@ def render(
         render=process.render_now,
     )
     problems = planoutput.template_problems(simulated, group)
-    for line in problems:
+    for line in (*problems, *planoutput.untried_templates(simulated, group)):
         click.echo(line, err=True)
     if shape is None:
         for key, text in simulated.configurations.items():

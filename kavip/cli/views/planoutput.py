@@ -40,7 +40,8 @@ def warnings(simulated: Simulation, places: Places = _NO_PLACES) -> list[str]:
     found = [
         f"{_subject(each, places)}: warning: {text}" for each in simulated.reviewed for text in each.verdict.warnings
     ]
-    return [*(f"warning: {note}" for note in simulated.notes), *found, *template_problems(simulated)]
+    templates = (*template_problems(simulated), *untried_templates(simulated))
+    return [*(f"warning: {note}" for note in simulated.notes), *found, *templates]
 
 
 def _subject(reviewed: ObjectReview, places: Places) -> str:
@@ -53,6 +54,17 @@ def template_problems(simulated: Simulation, group: str = "") -> list[str]:
     """Each template of keepalived.conf that cannot be used, as one line; *group*: of this one only."""
     found = sorted(simulated.template_problems.items())
     return [f"{KEEPALIVED_GROUP} {key}: warning: {text}" for key, text in found if group in ("", key)]
+
+
+def untried_templates(simulated: Simulation, group: str = "") -> list[str]:
+    """Each template that could not be tried on an instance, as one line: the part for instances may have faults."""
+    text = "the files have no VIP of this group, so its template was tried without any instance; add a Service or VIP"
+    return [
+        f"{KEEPALIVED_GROUP} {key}: warning: spec.configTemplateRef: {text}"
+        for key, found in sorted(simulated.configurations.items())
+        if group in ("", key) and key not in simulated.template_problems
+        if simulated.snapshot.groups[key].spec.config_template_ref and "\nvrrp_instance " not in found
+    ]
 
 
 # --- text -------------------------------------------------------------------------------------------------------------

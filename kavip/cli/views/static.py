@@ -9,15 +9,16 @@ API server is left out, or becomes a folder of the node: ``/etc/kavip/NAMESPACE.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Final
 
 import msgspec
 import yaml
 
 from kavip import names
-from kavip.api.address import parse_address
+from kavip.api.address import Address, parse_address
 from kavip.api.cluster import Node, NodeAddress, NodeStatus
 from kavip.api.group import KeepalivedGroup
 from kavip.api.meta import Metadata
@@ -173,6 +174,14 @@ def _with_access(group: StaticGroup) -> Manifest:
     return {**group.daemon_set, "spec": {**spec, "template": {**spec["template"], "spec": pod}}}
 
 
+def check_group(key: str, objects: Iterable[Object]) -> None:
+    """Raise :class:`BadInput` if *key* is none of the groups among *objects*, with the one that is probably meant."""
+    keys = sorted(each.metadata.key for each in objects if isinstance(each, KeepalivedGroup))
+    if key not in keys:
+        meant = next(iter(get_close_matches(key, keys, 1)), "")
+        raise BadInput("--group", key, "no such group in the files" + (f"; did you mean {meant}?" if meant else ""))
+
+
 def with_nodes(given: Sequence[str], objects: Sequence[Object]) -> list[Object]:
     """
     *objects*, and the nodes *given* as ``NAME=ADDRESS[,ADDRESS]``, which all groups among *objects* select.
@@ -186,7 +195,24 @@ def with_nodes(given: Sequence[str], objects: Sequence[Object]) -> list[Object]:
             labels |= each.spec.node_selector or {}
             spec = msgspec.structs.replace(each.spec, affinity=None)  # it may select labels that are unknown here
             found[index] = msgspec.structs.replace(each, spec=spec)
-    return [*found, *(_node(text, labels) for text in given)]
+    nodes = [_node(text, labels) for text in given]
+    _check_distinct(nodes, [each for each in objects if isinstance(each, Node)])
+    return [*found, *nodes]
+
+
+def _check_distinct(given: Iterable[Node], others: Iterable[Node]) -> None:
+    """Raise :class:`BadInput` if a *given* node has the name or an address of another: it would be no peer of it."""
+    known: dict[str | Address, str] = {}
+    for node in others:
+        known |= dict.fromkeys((node.metadata.name, *node.addresses("InternalIP")), node.metadata.name)
+    for node in given:
+        name = node.metadata.name
+        if name in known:
+            raise BadInput("--node", name, "is there twice; want each node once")
+        for address in node.addresses("InternalIP"):
+            if address in known:
+                raise BadInput("--node", f"{name}={address}", f"{known[address]} has this address; want its own")
+        known |= dict.fromkeys((name, *node.addresses("InternalIP")), name)
 
 
 def _node(text: str, labels: Mapping[str, str]) -> Node:

@@ -76,6 +76,14 @@ def test_render_reports_a_fault(tmp_path: Path, before: str, after: str, message
     assert "template" not in done.stdout
 
 
+def test_a_template_without_an_instance_is_not_tried_whole(tmp_path: Path) -> None:
+    """The files of the page alone have no VIP: the command says so."""
+    (tmp_path / "lines.yaml").write_text(EXAMPLE.replace("garp_master_delay 2", "virtual_router_id 9"))
+    command = [sys.executable, "-m", "kavip", "render", "-f", str(tmp_path), *NODES]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=120)
+    assert (done.returncode, "tried without any instance; add a Service" in done.stderr) == (0, True)
+
+
 def test_static_pods_have_the_lines(tmp_path: Path) -> None:
     """The text in the pod is that of the group."""
     done = kavip(tmp_path, "render", "--static", "--image=kavip:1", *NODES)
