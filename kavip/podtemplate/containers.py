@@ -3,6 +3,7 @@ What a patch may make of the containers of a group's pods: kavip's own stay, oth
 """
 
 import posixpath
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -58,6 +59,7 @@ OWN_NAMES: Final = frozenset({names.AGENT_CONTAINER, names.KEEPALIVED_CONTAINER,
 RESERVED_NAMES: Final = OWN_NAMES | {names.OLD_AGENT_CONTAINER}
 """Names that an added container may not have: with the last one, pods would pass for keepalived-operator's."""
 
+_LABEL: Final = re.compile(r"(?=.{1,63}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _CHANGEABLE: Final = frozenset({"imagePullPolicy", "resources"})
 _EXTENSIBLE: Final = {"env": "name", "volumeMounts": "mountPath"}
 """Lists of kavip's own containers that a patch may extend, with the key of their entries."""
@@ -71,10 +73,12 @@ def check_containers(own: Json, outcome: Json, path: str, *, privileges: frozens
         for name in sorted(mine.keys() - {each["name"] for each in there}):
             yield refuse(f"{path}.{field}[{name}]", None, "kavip needs this container; remove it from the patch")
         yield from check_repeated(there, "name", f"{path}.{field}")
-        for container in there:
+        for index, container in enumerate(there):
             name = container["name"]
             where = f"{path}.{field}[{name}]"
-            if name in mine:
+            if not _LABEL.fullmatch(name):
+                yield refuse(f"{path}.{field}[{index}].name", name, "want up to 63 lower-case letters, digits or '-'")
+            elif name in mine:
                 yield from _own(mine[name], container, where)
             elif name in RESERVED_NAMES:
                 yield refuse(f"{where}.name", name, "kavip has a meaning for this name; want another one")
@@ -131,6 +135,8 @@ def _overlap(one: str, other: str) -> bool:
 def _added(container: Json, path: str, privileges: frozenset[str]) -> Iterator[Refusal]:
     for field in sorted(container.keys() - ADDED_FIELDS):
         yield refuse(f"{path}.{field}", container[field], f"want only {', '.join(sorted(ADDED_FIELDS))}")
+    if not container.get("image"):
+        yield refuse(f"{path}.image", container.get("image"), "want the image of this container")
     if Privilege.PRIVILEGED not in privileges and not _is_confined(container.get("securityContext", {})):
         remedy = (
             "want allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities with drop: [ALL] and at "

@@ -202,7 +202,22 @@ def _check_types(outcome: Json, path: str) -> None:
         msgspec.convert(outcome, _Template)
     except msgspec.ValidationError as error:
         problem, _, place = str(error).removesuffix("`").partition(" - at `$")
-        raise BadInput(f"{path}{place}", "malformed", problem) from None
+        place, value = _located(outcome, place, str if "`str`" in problem else dict)
+        raise BadInput(f"{path}{place}", value, problem) from None
+
+
+def _located(outcome: Json, place: str, wanted: type) -> tuple[str, Any]:
+    """*place* as msgspec writes it, with the key of a map in place of ``[...]``, and the value that is not *wanted*."""
+    value: Any = outcome
+    try:
+        for part in re.findall(r"\w+", place):
+            value = value[int(part)] if isinstance(value, list) else value[part]
+        if not place.endswith("[...]"):
+            return place, value
+        key = next(each for each in value if not isinstance(value[each], wanted))
+    except (LookupError, StopIteration, TypeError, ValueError):
+        return place, "malformed"
+    return f"{place.removesuffix('...]')}{key}]", value[key]
 
 
 # --- metadata and pod -------------------------------------------------------------------------------------------------

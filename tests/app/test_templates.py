@@ -134,7 +134,12 @@ def test_what_only_the_api_server_knows_is_a_condition(installation: Installatio
     installation.apply(a_group("edge"))
     before = wait_for("the DaemonSet", lambda: pod_of(installation, "edge"))
     added = templateexamples.groups()["sidecar"]["spec"]["podTemplate"]["spec"]["containers"][0]
-    for fields in ({"image": ""}, {"imagePullPolicy": "Sometimes"}, {"args": "text"}, {"resources": {"limits": [1]}}):
+    for fields in (
+        {"terminationMessagePolicy": "Never"},
+        {"imagePullPolicy": "Sometimes"},
+        {"args": "text"},
+        {"resources": {"limits": [1]}},
+    ):
         bad = {"spec": {"containers": [{**added, "volumeMounts": [], **fields}]}}
         installation.apply(a_group("edge", podTemplate=bad))
         wait_accepted(installation, "edge", "False", "the API server refuses DaemonSet lb/edge")

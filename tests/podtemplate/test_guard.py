@@ -74,6 +74,17 @@ REFUSED: dict[str, tuple[str, Json]] = {
     "nodes": ("spec.nodeSelector", spec_of(nodeSelector={"a": "b"})),
     "the runtime": ("spec.runtimeClassName", spec_of(runtimeClassName="x")),
     "the pod's securityContext": ("spec.securityContext", spec_of(securityContext={"$patch": "replace"})),
+    "a container without an image": (
+        "spec.containers[y].image",
+        spec_of(containers=[{"name": "y", "securityContext": CONFINED}]),
+    ),
+    "a container whose name is no label": (
+        "spec.containers[0].name",
+        spec_of(containers=[{"name": "Y\nz", "image": "x:1", "securityContext": CONFINED}]),
+    ),
+    "a number as a label": ("metadata.labels[tier]", {"metadata": {"labels": {"a": "x", "tier": 1}}}),
+    "a map in place of a list": ("spec.volumes", spec_of(volumes={"name": "x"})),
+    "a number in a list": ("spec.volumes[0].name", spec_of(volumes=[{"name": 5}])),
     "a short grace": ("spec.terminationGracePeriodSeconds", spec_of(terminationGracePeriodSeconds=5)),
     "a long grace": ("spec.terminationGracePeriodSeconds", spec_of(terminationGracePeriodSeconds=10**9)),
     "kavip's container": ("spec.containers[agent]", spec_of(containers=[{"name": "agent", "$patch": "delete"}])),
@@ -221,6 +232,20 @@ def test_what_a_patch_may_not_change(case: str) -> None:
         each.field.removeprefix("spec.podTemplate").removeprefix(".").startswith(field) for each in found.refusals
     )
     assert all(each.message.count(": ") >= 2 for each in found.refusals)
+
+
+@pytest.mark.parametrize(
+    ("patch", "message"),
+    [
+        ({"metadata": {"labels": {"a": "x", "tier": 1}}}, "metadata.labels[tier]: 1: Expected `str`, got `int`"),
+        (spec_of(volumes={"name": "x"}), 'spec.volumes: {"name": "x"}: Expected `array'),
+        (container(lifecycle={"preStop": {"sleep": {}}, "postStart": 5}), "lifecycle[postStart]: 5: Expected `object"),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_named(patch: Json, message: str) -> None:
+    """With its key and itself."""
+    (refusal,) = apply_patch(own(), patch, privileges=frozenset()).refusals
+    assert message in refusal.message
 
 
 @pytest.mark.parametrize("case", ALLOWED)
