@@ -1,6 +1,7 @@
 """Nodes that join and leave a static group: real agents and daemons, and a real API server that stops in between."""
 
 import json
+import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -52,17 +53,20 @@ users: [{{name: static, user: {{token: {token}}}}}]
 FOLLOW = ("--follow-nodes", "--bootstrap=n1")
 
 
-def rendered(shape: str, *flags: str, group: str = GROUP) -> list[manifests.Object]:
-    """The objects of ``kavip render --static`` in *shape*; n1 is the only node in the file."""
-    given = ("--static", shape, "--node=n1=192.0.2.11,2001:db8:2::11", *flags)
+FIRST = "n1=192.0.2.11,2001:db8:2::11"
+
+
+def rendered(shape: str, *flags: str, group: str = GROUP, node: str = FIRST) -> list[manifests.Object]:
+    """The objects of ``kavip render --static`` in *shape*; *node* is the only one in the file."""
+    given = ("--static", shape, f"--node={node}", *flags)
     found = CliRunner().invoke(cli, ["render", "--filename=-", *given], input=group)
     assert found.exit_code == 0, found.output
     return list(manifests.parsed(found.stdout))
 
 
-def files_of(*flags: str, group: str = GROUP) -> dict[str, bytes]:
+def files_of(*flags: str, group: str = GROUP, node: str = FIRST) -> dict[str, bytes]:
     """The files that the static pod of *group* mounts."""
-    (body,) = rendered("pod", *flags, group=group)
+    (body,) = rendered("pod", *flags, group=group, node=node)
     notes = body["metadata"]["annotations"]
     return {key: notes[f"kavip.io/{key}"].encode() for key in ("keepalived.conf", "agent.json")}
 
@@ -110,6 +114,12 @@ class StaticCluster:
         pod.start()
         return pod
 
+    def wipe(self, name: str) -> None:
+        """Put a new machine in the place of the node *name*, which has left."""
+        shutil.rmtree(self._state(name))
+        shutil.rmtree(self.folder / name)
+        del self.pods[name]
+
     def _pod(self, host: Host) -> Pod:
         pod = Pod(host, self.folder / host.name)
         pod.port = 9750
@@ -130,6 +140,16 @@ class StaticCluster:
             return state["standing"] == standing and set(state["peers"]) == wanted
 
         pod.wait_until(f"{name} is {standing} with {peers}", is_so)
+
+    def join_all(self) -> None:
+        """Start all nodes; return when each accepts the others, and the bootstrap node is master."""
+        for name in ("n1", "n2", "n3"):
+            self.add_node(name)
+            self.start_pod(name)
+        self.wait_for("n1", "n2", "n3")
+        self.wait_for("n2", "n1", "n3")
+        self.wait_for("n3", "n1", "n2")
+        self.wait_for_master("n1")
 
     def wait_for_refusal(self, name: str, other: str) -> None:
         """Wait until the node *name* keeps multicast because it waits for *other*."""
@@ -225,15 +245,36 @@ def test_nodes_join_and_the_first_leaves_with_its_api_server(static: StaticClust
         assert recorded.moved_cleanly(vip, moves=1), recorded.timeline()
 
 
+def test_a_machine_that_replaces_the_first_one_begins_nothing(static: StaticCluster) -> None:
+    """With its name, an empty disk and a file that names another node, it waits until it reads the Nodes."""
+    static.give_access(static.lan.node("n1").ipv4)
+    static.join_all()
+    recorded = static.recording()
+    with requested(static.lan, VIPS, recorded, masters=2):
+        static.leave("n1")
+        static.plane.kubectl("delete", "node", "n1")
+        static.wait_for("n2", "n3")
+        static.wait_for("n3", "n2")
+        static.give_access(VIP)  # which is on n3, without an API server
+        static.wipe("n1")
+        static.files = files_of("--follow-nodes", node="n2=192.0.2.12,2001:db8:2::12")
+        static.start_pod("n1")
+        static.wait_for("n1", "n2", standing="Joining")
+        static.wait_for_master("n3")
+        static.give_access(static.lan.node("n1").ipv4)
+        static.add_node("n1")
+        static.wait_for("n1", "n2", "n3")
+        static.wait_for("n2", "n1", "n3")
+        static.wait_for("n3", "n1", "n2")
+        static.wait_for_master("n3")
+    assert recorded.double_masters == (), recorded.timeline()
+    for vip in VIPS:
+        assert recorded.moved_cleanly(vip, moves=1), recorded.timeline()
+
+
 def test_nodes_outlive_their_node_objects_and_agents(static: StaticCluster) -> None:
     """Nothing moves if all Nodes are deleted, or if agents restart; a dead node stays a peer for a while only."""
-    for name in ("n1", "n2", "n3"):
-        static.add_node(name)
-        static.start_pod(name)
-    static.wait_for("n1", "n2", "n3")
-    static.wait_for("n2", "n1", "n3")
-    static.wait_for("n3", "n1", "n2")
-    static.wait_for_master("n1")
+    static.join_all()
     recorded = static.recording()
     with requested(static.lan, VIPS, recorded, masters=2):
         static.plane.kubectl("delete", "node", "--all")

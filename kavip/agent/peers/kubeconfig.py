@@ -31,10 +31,8 @@ def read_server(path: Path) -> Server:
     """
     import yaml  # two megabytes, which agents without such a file do not need
 
-    with path.open("rb") as file:
-        content = file.read(_LARGEST)
     try:
-        config = yaml.safe_load(content)
+        config = yaml.safe_load(_read(path))
     except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: a date that is none, too many digits
         raise BadInput("kubeconfig", path.name, "is not YAML") from None
     context = _named(config, "contexts", _text(config, "current-context"), "context")
@@ -110,8 +108,13 @@ def _content(entry: Mapping[str, Any], key: str, folder: Path) -> bytes:
     name = _text(entry, key)
     if not name:
         return b""
-    with (folder / name).open("rb") as file:
-        return file.read(_LARGEST)
+    return _read(folder / name)
+
+
+def _read(path: Path) -> bytes:
+    """The content of *path*; a pipe has none, so that nobody waits for who writes into it."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        return file.read(_LARGEST) or b""
 
 
 def _named(config: object, key: str, name: str, inner: str) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import ssl
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -219,6 +220,17 @@ def test_a_file_that_is_no_yaml_is_refused(tmp_path: Path) -> None:
         (tmp_path / "kubeconfig").write_text(text)
         with pytest.raises(BadInput):
             read_server(tmp_path / "kubeconfig")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    """As the kubeconfig or as a file that it names, whether a program holds the other end or not."""
+    os.mkfifo(tmp_path / "pipe")
+    path = config(tmp_path, {}, {"tokenFile": "pipe"})
+    with pytest.raises(BadInput, match="contexts"):
+        read_server(tmp_path / "pipe")
+    assert read_server(path).headers == {}
+    with open(os.open(tmp_path / "pipe", os.O_RDWR)):
+        assert read_server(path).headers == {}
 
 
 def test_an_authority_as_kubectl_takes_it(tmp_path: Path) -> None:
