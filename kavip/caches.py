@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, NoReturn
 from kavip import names, telemetry
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
-from kavip.api.workload import ConfigMap
+from kavip.api.workload import ConfigMap, ConfigMapIdentity
 from kavip.kube import resources
 from kavip.kube.client import Client
 from kavip.kube.informer import Informer
@@ -71,7 +71,9 @@ class Caches:
         self.templates = ConfigTemplates()
         self._enqueue: Callable[[Key], None] | None = None
         self._open = asyncio.Event()
-        self.informers: list[Informer[Object] | Informer[Owned] | Informer[OperatorObject] | Informer[ConfigMap]] = []
+        self.informers: list[
+            Informer[Object] | Informer[Owned] | Informer[OperatorObject] | Informer[ConfigMapIdentity]
+        ] = []
         self._pools: Mapping[str, Object] = {}
         self.services: Informer[Any]
         """The informer of Services."""
@@ -123,10 +125,10 @@ class Caches:
         informer(resources.DAEMONSET_EVENTS, fields=_FAILURES)
 
     def _watch_templates(self, client: Client, namespace: str) -> None:
-        """Watch the ConfigMaps in *namespace* with templates of keepalived.conf; "": in all."""
-        templates: Informer[ConfigMap] = Informer(
+        """Watch the versions of ConfigMaps in *namespace* with templates of keepalived.conf; "": in all."""
+        templates: Informer[ConfigMapIdentity] = Informer(
             client,
-            resources.CONFIGMAPS,
+            resources.TEMPLATE_CONFIGMAPS,
             namespace=namespace,
             labels=names.CONFIG_TEMPLATE_LABEL,
             lacks_namespace=lambda: self._lacks(namespace),
@@ -245,11 +247,11 @@ class Caches:
         if self._enqueue is not None and self.snapshot.any_group(group):
             self._enqueue(Key(KeyKind.GROUP, group))
 
-    def _update_template(self, old: ConfigMap | None, new: ConfigMap | None) -> None:
+    def _update_template(self, old: ConfigMapIdentity | None, new: ConfigMapIdentity | None) -> None:
         """Enqueue the groups that name the ConfigMap."""
-        self.templates.store(old, new)
+        self.templates.note(old, new)
         if self._enqueue is not None and (changed := new or old):
-            for group in self.templates.users_of(changed, self.snapshot.groups.values()):
+            for group in self.templates.users_of(changed.metadata.key, self.snapshot.groups.values()):
                 self._enqueue(Key(KeyKind.GROUP, group))
 
     def _update_published(self, group: str) -> None:

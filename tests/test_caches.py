@@ -7,7 +7,8 @@ import pytest
 
 from kavip import names
 from kavip.api.group import ConfigTemplateRef
-from kavip.api.workload import ConfigMap
+from kavip.api.meta import Identity
+from kavip.api.workload import ConfigMapIdentity
 from kavip.caches import Caches, selector
 from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pools import Pools
@@ -133,10 +134,10 @@ def test_configmaps_with_templates_are_watched_where_they_are_permitted() -> Non
         template = ConfigTemplateRef(reference) if reference else None
         caches._update(None, build.group(f"lb/{name}", config_template_ref=template))
     caches._update(None, build.group("net/edge", config_template_ref=ConfigTemplateRef("lines")))
-    configmap = ConfigMap(metadata=build.metadata("lb/lines"), data={"keepalived.conf": ""})
-    caches._update_template(None, configmap)
+    version = ConfigMapIdentity(metadata=Identity(namespace="lb", name="lines", resource_version="1"))
+    caches._update_template(None, version)
     caches.lead(woken.append)
-    caches._update_template(configmap, configmap)
-    caches._update_template(configmap, None)
+    caches._update_template(version, version)
+    caches._update_template(version, None)
     assert woken == [Key(KeyKind.GROUP, name) for name in ("lb/edge", "lb/next")] * 2
-    assert caches.templates.configmaps == {}
+    assert caches.templates.versions == {}

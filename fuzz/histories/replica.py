@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
+from unittest.mock import AsyncMock
 
 from fuzz.histories.fakeclient import FakeClient
 from fuzz.histories.loop import Loop
@@ -101,7 +102,7 @@ class Replica:
             queue=queue,
             writer=Writer(client, self.records, self.caches.pending, now=lambda: self.now),
             prober=_NoProber(),
-            renderer=TemplateRenderer(self.caches.templates, changed=lambda _: None),
+            renderer=TemplateRenderer(self.caches.templates, changed=lambda _: None, read=AsyncMock()),
             notify=lambda key, notice: self.notices.append((key, notice)),
             options=ReconcileOptions(),
             now=lambda: self.now,

@@ -23,13 +23,23 @@ class OwnerReference(Wire, frozen=True):
     block_owner_deletion: bool = False
 
 
-class Metadata(Wire, frozen=True):
-    """The parts of ObjectMeta that kavip reads. Timestamps stay text: RFC 3339 in UTC sorts by time."""
+class Identity(Wire, frozen=True):
+    """The parts of ObjectMeta that name a version of an object. Their length is bounded."""
 
     name: str = ""
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, or ``name`` of a cluster-scoped object."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class Metadata(Identity, frozen=True):
+    """The parts of ObjectMeta that kavip reads. Timestamps stay text: RFC 3339 in UTC sorts by time."""
+
     generation: int = 0
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
@@ -37,11 +47,6 @@ class Metadata(Wire, frozen=True):
     annotations: dict[str, str] | None = None
     finalizers: list[str] | None = None
     owner_references: list[OwnerReference] | None = None
-
-    @property
-    def key(self) -> str:
-        """``namespace/name``, or ``name`` of a cluster-scoped object."""
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     @property
     def age_key(self) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kavip.api.meta import Metadata, OwnerReference, Passthrough, Wire, field
+from kavip.api.meta import Identity, Metadata, OwnerReference, Passthrough, Wire, field
 
 
 class Container(Wire, frozen=True):
@@ -67,6 +67,12 @@ class ConfigMap(Wire, frozen=True):
     metadata: Metadata = Metadata()
     data: dict[str, str] | None = None
     binary_data: dict[str, str] | None = None
+
+
+class ConfigMapIdentity(Wire, frozen=True):
+    """A version of a ConfigMap, without its content."""
+
+    metadata: Identity = Identity()
 
 
 class ManagedFields(Wire, frozen=True):

@@ -25,6 +25,7 @@ from kavip.controller.metrics import GroupMetrics
 from kavip.controller.prober import AgentProber
 from kavip.controller.recovery import Recovery, recover_cooldowns
 from kavip.controller.templatefile import TemplateFile
+from kavip.controller.templatereader import TemplateReader
 from kavip.controller.templaterenderer import TemplateRenderer
 from kavip.controller.worker import Worker
 from kavip.controller.writer import Writer
@@ -94,9 +95,7 @@ class Leadership:
                 probed_from=datetime.now(UTC),
             )
             writer = Writer(client, self._records, self._caches.pending, now=lambda: datetime.now(UTC))
-            renderer = TemplateRenderer(
-                self._caches.templates, changed=lambda group: queue.add(Key(KeyKind.GROUP, group))
-            )
+            renderer = self._renderer(queue)
             worker = self._worker(queue, events, prober, writer, renderer)
             self._prober = prober
             self._begin(queue, worker)
@@ -202,6 +201,11 @@ class Leadership:
             ),
             template=lambda: self._template.template,
         )
+
+    def _renderer(self, queue: WorkQueue[Key]) -> TemplateRenderer:
+        templates = self._caches.templates
+        reader = TemplateReader(self._client, templates, self._caches.snapshot.groups)
+        return TemplateRenderer(templates, changed=lambda group: queue.add(Key(KeyKind.GROUP, group)), read=reader.read)
 
     def _chart_values(self, client: Client, events: Events) -> ChartValues:
         snapshot, operator = self._caches.snapshot, self._caches.operator

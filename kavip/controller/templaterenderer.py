@@ -22,6 +22,7 @@ REST: Final = 30.0
 
 log: Final = structlog.get_logger(__name__)
 
+Read = Callable[[str], Awaitable[None]]
 Render = Callable[[RenderRequest], Awaitable[AddedLines | TemplateFault]]
 
 
@@ -33,11 +34,17 @@ class TemplateRenderer:
         templates: ConfigTemplates,
         *,
         changed: Callable[[str], None],
+        read: Read,
         render: Render = process.render,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """*changed* is called with a group whose result is there; *clock* is the monotonic one."""
-        self.templates = templates
+        """
+        Render nothing before :meth:`run`.
+
+        *changed* is called with a group whose result is there; *read* reads what a group names; *clock* is the
+        monotonic one.
+        """
+        self.templates, self.read = templates, read
         self._changed, self._render, self._clock = changed, render, clock
         self._requests: dict[str, RenderRequest] = {}  # in the order in which groups asked
         self._rests: dict[str, tuple[str, float]] = {}  # by group: a template, and until when it rests

@@ -8,7 +8,7 @@ too: one bad object must not stop the others.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from math import inf
 from typing import Final, Protocol
@@ -87,6 +87,10 @@ class Renderer(Protocol):
     @property
     def templates(self) -> ConfigTemplates:
         """The templates that groups name, and what came out of them."""
+
+    @property
+    def read(self) -> Callable[[str], Awaitable[None]]:
+        """Reads the template that a group names."""
 
     def ask(self, group: str, request: RenderRequest | None, *, now: datetime) -> None:
         """Render *request* for *group* from now on; None: nothing."""
@@ -252,6 +256,8 @@ class Worker:
         _SECONDS[key.kind].observe(self._clock() - started)
 
     async def _reconcile(self, key: Key, since: float) -> None:
+        if key.kind is KeyKind.GROUP:
+            await self._renderer.read(key.name)
         started = self._clock()
         plan = self._decide(key)
         assigns, was_claimed = self._assigns(key, plan), self._snapshot.ledger.is_expecting(key.name)

@@ -17,7 +17,7 @@ from kavip.kube import codec, resources
 from kavip.kube.auth import Credentials
 from kavip.kube.codec import Malformed, WatchEvent
 from kavip.kube.resources import Resource, T, split
-from kavip.kube.transport import TIMEOUT, Guard, Observe, Transport
+from kavip.kube.transport import JSON, TIMEOUT, Guard, Observe, Transport
 
 Body = Mapping[str, Any]
 PatchKind = Literal["merge", "strategic", "json"]
@@ -105,10 +105,10 @@ class Client:
     ) -> tuple[Sequence[T], str]:
         items: list[T] = []
         malformed: list[Malformed] = []
+        accept = _accepted(resource, "PartialObjectMetadataList")
         while True:
-            page = codec.decode_page(
-                resource, await self._transport.send("GET", path, query=query, timeout=_LIST_TIMEOUT)
-            )
+            answer = await self._transport.send("GET", path, query=query, accept=accept, timeout=_LIST_TIMEOUT)
+            page = codec.decode_page(resource, answer)
             items += map(reuse, page.items) if reuse else page.items
             malformed += page.malformed
             if not page.next_page:
@@ -144,7 +144,9 @@ class Client:
             "timeoutSeconds": str(max(1, round(lifetime))),
         }
         async with (
-            self._transport.stream_lines(resource.path(namespace), query, silence=silence) as lines,
+            self._transport.stream_lines(
+                resource.path(namespace), query, accept=_accepted(resource, "PartialObjectMetadata"), silence=silence
+            ) as lines,
             aclosing(_events(resource, lines)) as events,
         ):
             yield events
@@ -245,6 +247,11 @@ class Client:
 async def _events(resource: Resource[T], lines: AsyncIterator[bytes]) -> AsyncGenerator[WatchEvent[T], None]:
     async for line in lines:
         yield codec.decode_event(resource, line)
+
+
+def _accepted(resource: Resource[T], partial: str) -> str:
+    """The media types of an answer; *partial*: the kind without content."""
+    return f"{JSON};as={partial};g=meta.k8s.io;v=v1,{JSON}" if resource.metadata_only else JSON
 
 
 def _selection(labels: str, fields: str) -> dict[str, str]:

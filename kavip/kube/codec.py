@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from kavip.api.meta import Wire, field
+from kavip.api.meta import Identity, Wire, field
 from kavip.errors import (
     AlreadyExists,
     ApiError,
@@ -72,20 +72,8 @@ class Malformed:
 WatchEvent = Changed[T] | Deleted | Bookmark | Malformed
 
 
-class _Identity(Wire, frozen=True):
-    """The metadata that names a malformed object."""
-
-    name: str = ""
-    namespace: str = ""
-    resource_version: str = ""
-
-    @property
-    def key(self) -> str:
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
-
-
 class _Named(Struct):
-    metadata: _Identity = _Identity()
+    metadata: Identity = Identity()
 
 
 class _ListMeta(Wire, frozen=True):
@@ -254,11 +242,11 @@ def cut_deep_parts(raw: bytes) -> bytes:
     return b"".join((*kept, raw[begin:]))
 
 
-def _identity(raw: bytes | Raw) -> _Identity:
+def _identity(raw: bytes | Raw) -> Identity:
     try:
         return _decoder(_Named).decode(raw).metadata
     except _DECODE_ERRORS:
-        return _Identity()
+        return Identity()
 
 
 _DECODERS: Final[dict[type[Any], msgspec.json.Decoder[Any]]] = {}

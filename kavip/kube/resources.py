@@ -23,12 +23,12 @@ from kavip.api.event import Event
 from kavip.api.group import KeepalivedGroup
 from kavip.api.installation import Definition, Heartbeat, PublishedConfig, WholeObject, Workload
 from kavip.api.lease import Lease
-from kavip.api.meta import Metadata
+from kavip.api.meta import Identity
 from kavip.api.pool import VIPPool
 from kavip.api.registration import WebhookConfiguration
 from kavip.api.service import Service
 from kavip.api.slice import EndpointSlice
-from kavip.api.workload import ConfigMap, DaemonSet, Deployment, PodMonitor, Role, RoleBinding
+from kavip.api.workload import ConfigMap, ConfigMapIdentity, DaemonSet, Deployment, PodMonitor, Role, RoleBinding
 from kavip.errors import BadInput
 
 
@@ -36,7 +36,7 @@ class HasMetadata(Protocol):
     """Any object of the API."""
 
     @property
-    def metadata(self) -> Metadata:
+    def metadata(self) -> Identity:
         """``metadata``."""
 
 
@@ -81,7 +81,8 @@ class Resource(Generic[T]):
     One kind, with its *uses* by a kavip in a cluster; empty for a kind that only the command line reads.
 
     An *optional* kind need not be installed. With *tolerate_forbidden* kavip also works without the right to read it,
-    as if there were no objects. *names*: kavip reads only objects with these names.
+    as if there were no objects. *names*: kavip reads only objects with these names. *metadata_only*: lists and watches
+    request objects without their content, which may be large.
     """
 
     api_version: str
@@ -93,6 +94,7 @@ class Resource(Generic[T]):
     optional: bool = False
     tolerate_forbidden: bool = False
     names: tuple[str, ...] = ()
+    metadata_only: bool = False
 
     @property
     def group(self) -> str:
@@ -153,6 +155,14 @@ SECRETS: Final = Resource(
     "v1", "secrets", names.SECRET, Secret, uses=_by(Component.WEBHOOK, Scope.RELEASE, (*_READ, *_APPLY))
 )  # without create, get and patch if another program writes the certificate
 CONFIGMAPS: Final = Resource("v1", "configmaps", names.CONFIG_MAP, ConfigMap, uses=_OWNED)
+TEMPLATE_CONFIGMAPS: Final = Resource(
+    "v1",
+    "configmaps",
+    names.CONFIG_MAP,
+    ConfigMapIdentity,
+    uses=_by(Component.CONTROLLER, Scope.GROUPS, _WATCH),
+    metadata_only=True,
+)  # those that groups may name, by a label that anybody may set; the content is read of those that groups do name
 CA_CONFIGMAPS: Final = Resource(
     "v1",
     "configmaps",

@@ -27,6 +27,7 @@ from kavip.errors import LeaseLost, Unavailable
 from kavip.kube.auth import Credentials
 from kavip.kube.codec import error_of
 
+JSON: Final = "application/json"
 TIMEOUT: Final = 10.0
 """Seconds for one call, including the wait for a connection."""
 TOO_LARGE: Final = "TooLarge"
@@ -75,7 +76,6 @@ class Transport:
             read_bufsize=_READ_BUFFER,
             headers={
                 "User-Agent": f"kavip/{__version__}",
-                "Accept": "application/json",
                 "Accept-Encoding": "identity",  # decompressing a list blocks the loop for longer than sending it takes
             },
         )
@@ -103,21 +103,22 @@ class Transport:
         *,
         query: Mapping[str, str] | None = None,
         body: bytes | None = None,
-        content_type: str = "application/json",
+        content_type: str = JSON,
+        accept: str = JSON,
         timeout: float = TIMEOUT,
         guard: Guard | None = None,
     ) -> bytes:
         """One call; returns the body. Raises :class:`ApiError`, or :class:`LeaseLost` if *guard* withheld it."""
         url, type_ = self._url(path, query), content_type if body is not None else ""
         if guard is None:
-            return await self._call(method, url, body, content_type=type_, timeout=timeout)
+            return await self._call(method, url, body, content_type=type_, accept=accept, timeout=timeout)
         guarded = _Guarded(body or b"", guard)
-        return await _uncancelled(self._call(method, url, guarded, content_type=type_, timeout=timeout))
+        return await _uncancelled(self._call(method, url, guarded, content_type=type_, accept=accept, timeout=timeout))
 
     async def _call(
-        self, method: str, url: URL, body: "bytes | _Guarded | None", *, content_type: str, timeout: float
+        self, method: str, url: URL, body: "bytes | _Guarded | None", *, content_type: str, accept: str, timeout: float
     ) -> bytes:
-        headers = await self._headers(content_type)
+        headers = await self._headers(accept, content_type=content_type)
         limit = _limit(timeout)
         with self._map_errors(method), _raise_withheld(body):
             async with self._session.request(
@@ -131,7 +132,7 @@ class Transport:
         self, path: str, *, most: int, query: Mapping[str, str] | None = None, timeout: float = TIMEOUT
     ) -> bytes:
         """GET *path* from an untrusted server behind the API server; raises also if the body is longer than *most*."""
-        headers = await self._headers("")
+        headers = await self._headers(JSON)
         with self._map_errors("GET"):
             async with self._session.get(
                 self._url(path, query), headers=headers, timeout=_limit(timeout), **self._fixed
@@ -148,7 +149,7 @@ class Transport:
 
     @asynccontextmanager
     async def stream_lines(
-        self, path: str, query: Mapping[str, str], *, silence: float
+        self, path: str, query: Mapping[str, str], *, accept: str = JSON, silence: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """
         Read a stream by line, until the server ends it or sends nothing for *silence* seconds.
@@ -156,7 +157,7 @@ class Transport:
         Silence is no error: a server sends no bookmarks for a kind without a change since its start (for two minutes
         and more, measured with 1.35). The next connection shows whether this one was half-open.
         """
-        headers = await self._headers("")
+        headers = await self._headers(accept)
         limit = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT, sock_read=silence)
         async with AsyncExitStack() as stack:
             with self._map_errors("WATCH"):
@@ -184,8 +185,8 @@ class Transport:
             f"{self._server}{path}?{_encoded(tuple(query.items()))}" if query else self._server + path, encoded=True
         )
 
-    async def _headers(self, content_type: str) -> dict[str, str]:
-        headers = {"Content-Type": content_type} if content_type else {}
+    async def _headers(self, accept: str, *, content_type: str = "") -> dict[str, str]:
+        headers = {"Accept": accept} | ({"Content-Type": content_type} if content_type else {})
         if authorization := await self._credentials.authorization():
             headers["Authorization"] = authorization
         return headers

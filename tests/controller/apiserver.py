@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
+from unittest.mock import AsyncMock
 
 from kavip.caches import Caches
 from kavip.controller.templaterenderer import TemplateRenderer
@@ -89,7 +90,7 @@ async def leading(
         queue=queue,
         writer=server,  # type: ignore[arg-type]  # as much of it as the worker uses
         prober=prober or Prober(),
-        renderer=TemplateRenderer(caches.templates, changed=lambda _: None),
+        renderer=TemplateRenderer(caches.templates, changed=lambda _: None, read=AsyncMock()),
         notify=lambda key, notice: None,
         options=ReconcileOptions(),
         now=now,

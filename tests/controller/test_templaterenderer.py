@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from unittest.mock import AsyncMock
 
 from kavip.controller.templaterenderer import REST, TemplateRenderer
 from kavip.reconcile.observed.templates import ConfigTemplates
@@ -55,7 +56,11 @@ async def running() -> AsyncIterator[tuple[TemplateRenderer, Programs]]:
     """A renderer that runs."""
     programs = Programs()
     renderer = TemplateRenderer(
-        ConfigTemplates(), changed=programs.changed.append, render=programs.render, clock=lambda: programs.seconds
+        ConfigTemplates(),
+        changed=programs.changed.append,
+        read=AsyncMock(),
+        render=programs.render,
+        clock=lambda: programs.seconds,
     )
     task = asyncio.create_task(renderer.run())
     yield renderer, programs

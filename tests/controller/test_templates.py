@@ -53,7 +53,7 @@ async def test_templates_are_rendered_beside_the_workers() -> None:
     groups = [templated("lb/edge", "good"), templated("lb/slow", "slow"), templated("lb/plain")]
     async with running_worker(*groups, templates=ALL_PERMITTED) as fixture:
         metadata = build.metadata("lb/t")
-        fixture.renderer.templates.store(None, ConfigMap(metadata=metadata, data={"good": TEMPLATE, "slow": SLOW}))
+        fixture.renderer.templates.store(ConfigMap(metadata=metadata, data={"good": TEMPLATE, "slow": SLOW}))
         task = asyncio.create_task(fixture.renderer.run())
         for each in groups:
             fixture.queue.add(Key(KeyKind.GROUP, each.key))

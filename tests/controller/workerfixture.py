@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
+from unittest.mock import AsyncMock
 
 from kavip.controller.templaterenderer import TemplateRenderer
 from kavip.controller.worker import Worker
@@ -69,7 +70,7 @@ class WorkerFixture:
         self.records, self.pending, self.operator = Records(), PendingWrites(), OperatorWatch()
         self.queue: WorkQueue[Key] = WorkQueue(base=0.01, cap=0.05)
         self.renderer = TemplateRenderer(
-            ConfigTemplates(), changed=lambda group: self.queue.add(Key(KeyKind.GROUP, group))
+            ConfigTemplates(), changed=lambda group: self.queue.add(Key(KeyKind.GROUP, group)), read=AsyncMock()
         )
         self.notices: list[tuple[Key, Notice]] = []
         self.seconds, self.now = 0.0, NOW

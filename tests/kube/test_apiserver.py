@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from kavip import errors, names
 from kavip.api.event import Event, Note, ObjectReference
 from kavip.kube import transport
 from kavip.kube.client import Client
+from kavip.kube.codec import Changed
 from kavip.kube.events import Events
 from kavip.kube.informer import Informer, InformerTiming
 from kavip.kube.leader import Leader
@@ -371,3 +373,18 @@ async def test_a_kind_may_be_installed_later(plane: ControlPlane) -> None:
             await until(lambda: "default/edge" in groups.store, timeout=LIMIT)
             await asyncio.to_thread(plane.kubectl, "delete", "-f", crd, "--wait=false")
             await until(lambda: not groups.store, timeout=150)  # the API server sometimes needs a minute
+
+
+async def test_metadata_is_listed_and_watched_without_content(client: Client, namespace: str) -> None:
+    """A ConfigMap of 1 MiB costs as little as an empty one."""
+    labels = {names.CONFIG_TEMPLATE_LABEL: ""}
+    large = {"metadata": {"labels": labels}, "data": {"text": "a" * 1_000_000}}
+    await client.create(CONFIGMAPS, f"{namespace}/listed", large)
+    known = replace(CONFIGMAPS, metadata_only=True)
+    found, version = await client.list(known, namespace=namespace, labels=names.CONFIG_TEMPLATE_LABEL)
+    assert [(each.metadata.name, each.metadata.labels, each.data) for each in found] == [("listed", labels, None)]
+    await client.create(CONFIGMAPS, f"{namespace}/watched", large)
+    async with client.watch(known, version, namespace=namespace, labels=names.CONFIG_TEMPLATE_LABEL) as events:
+        event = await anext(events)
+    assert isinstance(event, Changed)
+    assert (event.object.metadata.name, event.object.data) == ("watched", None)

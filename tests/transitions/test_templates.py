@@ -39,7 +39,7 @@ vrrp_instance {{ instance.name }} {
 def use(live: LiveGroup, text: str) -> None:
     """Let the ConfigMap of the group's template have *text*, and roll out."""
     metadata = build.metadata("lb/lines", labels={names.CONFIG_TEMPLATE_LABEL: "true"})
-    live.simulation.templates.store(None, ConfigMap(metadata=metadata, data={names.CONFIG_KEY: text}))
+    live.simulation.templates.store(ConfigMap(metadata=metadata, data={names.CONFIG_KEY: text}))
     live.settle()
 
 

@@ -2,7 +2,8 @@
 The templates of ``keepalived.conf`` that groups name, and what came out of them, as last observed.
 
 kavip reads ConfigMaps with the label ``kavip.io/config-template`` only. Their content passes no admission of kavip, so
-each fault in it is a condition of the group.
+each fault in it is a condition of the group. Any user who may create ConfigMaps may set the label, so only the content
+of those that groups name is kept.
 """
 
 import hashlib
@@ -12,7 +13,8 @@ from datetime import datetime
 
 from kavip import names
 from kavip.api.group import KeepalivedGroup
-from kavip.api.workload import ConfigMap
+from kavip.api.meta import Metadata
+from kavip.api.workload import ConfigMap, ConfigMapIdentity
 from kavip.podtemplate.permissions import TemplatePermissions
 from kavip.vrrp.configtemplate import AddedLines, RenderRequest, TemplateFault
 
@@ -31,24 +33,42 @@ class ConfigTemplates:
     """
     The templates, as last observed.
 
-    *configmaps*: those with the label, by ``ns/name``. By group: *rendered*, the last result; *asked_since*, since when
-    a group waits for a result.
+    By ``ns/name``: *versions*, the resourceVersions of the ConfigMaps with the label; *configmaps*, those that groups
+    name, with content. By group: *rendered*, the last result; *asked_since*, since when a group waits for a result.
     """
 
     configmaps: dict[str, ConfigMap] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
     rendered: dict[str, RenderedTemplate] = field(default_factory=dict)
     asked_since: dict[str, datetime] = field(default_factory=dict)
 
-    def store(self, old: ConfigMap | None, new: ConfigMap | None) -> None:
-        """Replace *old* by *new*."""
-        if old is not None:
-            self.configmaps.pop(old.metadata.key, None)
+    def note(self, old: ConfigMapIdentity | None, new: ConfigMapIdentity | None) -> None:
+        """Replace the version *old* by *new*; without *new* the content is gone too."""
         if new is not None:
-            self.configmaps[new.metadata.key] = new
+            self.versions[new.metadata.key] = new.metadata.resource_version
+        elif old is not None:
+            self.versions.pop(old.metadata.key, None)
+            self.configmaps.pop(old.metadata.key, None)
 
-    def users_of(self, configmap: ConfigMap, groups: Iterable[KeepalivedGroup]) -> list[str]:
+    def store(self, configmap: ConfigMap) -> None:
+        """Keep the text of *configmap*."""
+        metadata = configmap.metadata
+        kept = Metadata(name=metadata.name, namespace=metadata.namespace, resource_version=metadata.resource_version)
+        self.configmaps[metadata.key] = ConfigMap(metadata=kept, data=configmap.data)
+
+    def is_outdated(self, configmap: str) -> bool:
+        """Whether the content of *configmap* that is kept is not that of the version which exists."""
+        version, kept = self.versions.get(configmap), self.configmaps.get(configmap)
+        return version is not None and (kept is None or kept.metadata.resource_version != version)
+
+    def prune(self, groups: Iterable[KeepalivedGroup]) -> None:
+        """Drop the content that none of *groups* names."""
+        for key in self.configmaps.keys() - set(map(template_key, groups)):
+            del self.configmaps[key]
+
+    def users_of(self, configmap: str, groups: Iterable[KeepalivedGroup]) -> list[str]:
         """The keys of those of *groups* that name *configmap*, sorted."""
-        return sorted(group.key for group in groups if template_key(group) == configmap.metadata.key)
+        return sorted(group.key for group in groups if template_key(group) == configmap)
 
     def text_of(self, group: KeepalivedGroup, permissions: TemplatePermissions) -> str | TemplateFault | None:
         """The template that *group* names; None if it names none."""

@@ -36,7 +36,7 @@ def simulated(*services: Any, template: ConfigMap | None = None, **spec: Any) ->
     """A cluster with a group that names a template, before its first plan."""
     group = build.group(metrics_port=9650, config_template_ref=ConfigTemplateRef("t"), **spec)
     simulation = SimulatedCluster(cluster(group, *services), options=PERMITTED)
-    simulation.templates.store(None, template or configmap())
+    simulation.templates.store(template or configmap())
     return simulation
 
 
@@ -68,7 +68,7 @@ def work(simulation: SimulatedCluster, fault: TemplateFault | None = None) -> No
 def test_a_group_without_a_template_asks_for_nothing() -> None:
     """Its text is the same with and without templates of other groups."""
     simulation = SimulatedCluster(cluster(build.group(metrics_port=9650), serving(WEB, "192.0.2.130")))
-    simulation.templates.store(None, configmap())
+    simulation.templates.store(configmap())
     simulation.settle(KEY)
     assert simulation.plan_group().rendering is None
     assert MARK not in simulation.text()
@@ -94,7 +94,7 @@ def test_a_change_of_input_or_template_asks_again() -> None:
     simulation.snapshot.put(serving(API, "192.0.2.131"))
     work(simulation)
     assert simulation.text().count("garp_master_delay 2") == 2
-    simulation.templates.store(configmap(), configmap("two"))
+    simulation.templates.store(configmap("two"))
     assert (request := simulation.plan_group().rendering)
     assert request.template == "two"
 
@@ -124,7 +124,7 @@ def test_a_fault_keeps_the_last_lines(is_new_leader: bool) -> None:
     work(simulation)
     if is_new_leader:
         simulation.templates.rendered.clear()
-    simulation.templates.store(configmap(), configmap("two"))
+    simulation.templates.store(configmap("two"))
     work(simulation, FAULT)
     status, reason, message = condition(simulation, ACCEPTED)
     assert (status, reason) == ("False", "Invalid")
@@ -136,7 +136,7 @@ def test_a_fault_keeps_the_last_lines(is_new_leader: bool) -> None:
     assert condition(simulation, ACCEPTED)[:2] == ("False", "Invalid")
     assert "192.0.2.131" in simulation.text()
     assert simulation.text().count("garp_master_delay 2") == 1
-    simulation.templates.store(configmap("two"), configmap("three"))
+    simulation.templates.store(configmap("three"))
     work(simulation)
     assert simulation.text().count("garp_master_delay 2") == 2
     assert condition(simulation, ACCEPTED)[:2] == ("True", "Accepted")
