@@ -133,13 +133,15 @@ def _print_objects(objects: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _print_requirements(groups: Sequence["StaticGroup"], simulated: "Simulation") -> None:
-    """Print the files that each group needs on its nodes; raises an error for a group without a node."""
+    """Print what each group needs on its nodes; raises an error for a group without a node."""
     from kavip.cli.views import static
 
     for each in groups:
-        if not simulated.snapshot.group_nodes(simulated.snapshot.groups[each.key]):
+        group = simulated.snapshot.groups[each.key]
+        if not (nodes := simulated.snapshot.group_nodes(group)):
             raise click.UsageError(f"group {each.key} has no node: name them with --node NAME=ADDRESS")
-        for line in static.required_files(each):
+        lacking = static.lacking_families(each, nodes) if group.spec.unicast_enabled else ()
+        for line in (*lacking, *static.required_files(each)):
             click.echo(f"{each.key}: {line}", err=True)
 
 

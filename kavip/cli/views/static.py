@@ -27,6 +27,7 @@ from kavip.podtemplate.containers import LISTS, OWN_NAMES
 from kavip.podtemplate.guard import RESERVED_VOLUMES
 from kavip.reconcile.group.manifests import CA_DIR, CONFIG_DIR, PASSWORD_DIR, RUN_DIR
 from kavip.snapshot import Object
+from kavip.vrrp.running import running_instances
 
 Manifest = Mapping[str, Any]
 
@@ -41,6 +42,7 @@ KUBECONFIG: Final = "kubeconfig"
 STATE_DIR: Final = "/var/lib/kavip"
 """Where the last nodes are kept: on the node and in the pod."""
 
+_INTERNAL: Final = "InternalIP"
 _ACCESS: Final = "access"
 _STATE: Final = "state"
 _PREFIX: Final = "kavip.io/"
@@ -220,7 +222,7 @@ def _node(text: str, labels: Mapping[str, str]) -> Node:
     if not addresses or not _NODE.fullmatch(name):
         raise BadInput("--node", text, "want NAME=ADDRESS[,ADDRESS], with the name of a node")
     found = [parse_address(each, "--node") for each in addresses.split(",")]
-    status = NodeStatus([NodeAddress("InternalIP", str(each)) for each in found])
+    status = NodeStatus([NodeAddress(_INTERNAL, str(each)) for each in found])
     return Node(Metadata(name=name, labels=dict(labels)), status=status)
 
 
@@ -283,13 +285,24 @@ def systemd_files(group: StaticGroup, nodes: Sequence[Node]) -> Mapping[str, str
     found: dict[str, str] = {}
     for node in nodes:
         root, name = f"{node.metadata.name}{group.folder}", node.metadata.name
-        address = next(iter(node.addresses("InternalIP")), "")
+        address = next(iter(node.addresses(_INTERNAL)), "")
         for key, value in group.config_map["data"].items():
             found[f"{root}/{key}"] = value
         found[f"{root}/node.env"] = f"{_NODE_NAME}={name}\nKAVIP_AGENT_NODE_IP={address}\n"
         found[f"{name}/{UNITS}/{unit}.service"] = _keepalived_unit(group, unit)
         found[f"{name}/{UNITS}/{unit}-agent.service"] = _agent_unit(group, unit)
     return dict(sorted(found.items()))
+
+
+def lacking_families(group: StaticGroup, nodes: Sequence[Node]) -> Iterator[str]:
+    """The *nodes* of a unicast *group* without an address of a family of its VIPs, one line for each family."""
+    instances = running_instances(group.config_map["data"][names.CONFIG_KEY]).values()
+    for family in sorted({each.family for instance in instances for each in instance.carried}):
+        having = {node.metadata.name for node in nodes if family in {each.family for each in node.addresses(_INTERNAL)}}
+        if lacking := sorted({node.metadata.name for node in nodes} - having):
+            result = "do not hold" if having else "use multicast for"
+            remedy = f"give --node an IPv{family} address of each"
+            yield f"nodes without an IPv{family} address {result} IPv{family} VIPs: {', '.join(lacking)}; {remedy}"
 
 
 def required_files(group: StaticGroup) -> tuple[str, ...]:

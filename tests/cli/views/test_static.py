@@ -104,6 +104,25 @@ def test_image_and_password() -> None:
 
 
 @pytest.mark.parametrize(
+    ("addresses", "warning"),
+    [
+        (("192.0.2.11", "192.0.2.12,2001:db8::12"), "do not hold IPv6 VIPs: n1; give"),
+        (("192.0.2.11", "192.0.2.12"), "use multicast for IPv6 VIPs: n1, n2; give"),
+        (("192.0.2.11,2001:db8::11", "192.0.2.12,2001:db8::12"), ""),
+    ],
+)
+def test_a_node_without_a_family_is_named(addresses: tuple[str, str], warning: str) -> None:
+    """No other node hears it: it takes no part, and if all lack the family, unicast has no peers."""
+    text = EXAMPLE.replace("virtualIPs:\n", 'virtualIPs:\n    - address: "2001:db8::200"\n', 1)
+    nodes = [f"--node=n{number}={each}" for number, each in enumerate(addresses, start=1)]
+    found = render(text, "--static", *nodes).stderr
+    assert ("nodes without an IPv6 address" in found, warning in found) == (bool(warning), True)
+    assert "IPv4" not in found
+    multicast = render(text.replace("spec:\n", "spec:\n  unicastEnabled: false\n", 1), "--static", *nodes)
+    assert "nodes without" not in multicast.stderr
+
+
+@pytest.mark.parametrize(
     ("flags", "fault"),
     [
         (("--static",), "group kube-system/api has no node"),
