@@ -42,15 +42,15 @@ def check(
     from kavip.admission.chain import PolicyOptions
     from kavip.cli.sources import cluster, files
     from kavip.cli.views import planoutput, simulate
+    from kavip.cli.views.listing import settings_in
 
     contents = files.read_all(paths)
     for error in contents.unread:
         click.echo(f"kavip: {error}", err=True)
     given = [each.object for each in contents.found]
     listing = asyncio.run(cluster.list_for_plan(kubeconfig, context=context, given=given)) if live else None
-    simulated = simulate.admit(
-        given, group_namespaces=group_namespaces, settings=PolicyOptions.of(**policy), cluster=listing
-    )
+    settings = settings_in(listing, PolicyOptions.of(**policy))
+    simulated = simulate.admit(given, group_namespaces=group_namespaces, settings=settings, cluster=listing)
     places = {each.key: str(each) for each in contents.found}
     for line in planoutput.warnings(simulated, places):
         click.echo(line, err=True)

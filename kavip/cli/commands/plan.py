@@ -51,14 +51,17 @@ def plan(
     from kavip.admission.chain import PolicyOptions
     from kavip.cli.sources import cluster, files
     from kavip.cli.views import planoutput, simulate
+    from kavip.cli.views.listing import settings_in
     from kavip.rendering import process
 
     (given, templates), settings = files.load_with_templates(paths), PolicyOptions.of(**policy)
     run = partial(simulate.plan, templates=templates, render=process.render_now)
     if diff:
         listing = asyncio.run(cluster.list_for_diff(kubeconfig, context=context, given=given))
+        settings = settings_in(listing, settings)
         _print_diff(run, given, listing, group_namespaces=group_namespaces, settings=settings, output=output)
     live_listing = asyncio.run(cluster.list_for_plan(kubeconfig, context=context, given=given)) if live else None
+    settings = settings_in(live_listing, settings)
     simulated = run(given, group_namespaces=group_namespaces, settings=settings, cluster=live_listing)
     _print_remarks(simulated)
     if output == "json":
