@@ -17,13 +17,16 @@ PIN := UV_CUSTOM_COMPILE_COMMAND="make requirements" $(RUN) uv pip compile --qui
 	--generate-hashes --no-emit-index-url
 
 ##@ Demo and test cluster
-.PHONY: demo cluster cluster-down
+.PHONY: demo cluster tutorial cluster-down
 demo: ## start a three-node Kubernetes on this machine, and show all that kavip does (root)
 	@$(RUN) python -m hack.demo
 
 cluster: ## start a cluster that keeps running, and print how to use it (root)
 	@$(RUN) python -m hack.testbed prepare
 	@$(RUN) python -m hack.testbed up
+
+tutorial: ## run the commands of docs/tutorial.md on a new cluster, and write their outputs into the page (root)
+	@$(RUN) python -m hack.tutorial
 
 cluster-down: ## remove that cluster with all its processes, mounts, namespaces and files
 	@$(RUN) python -m hack.testbed down
@@ -39,10 +42,11 @@ test: ## lint, and all tests, with a real Kubernetes and a real keepalived (root
 test-unit: ## the quick tests that need neither root nor network, with few examples of each property
 	@$(RUN) pytest -n auto --dist worksteal -m "not (slow or $(REAL))" --hypothesis-profile quick --timeout 120
 
-lint: ## ruff, mypy --strict (tests included), spelling, the import contracts between packages, and the dependencies
+lint: ## ruff, mypy --strict (tests included), spelling and style of the docs, the import contracts between packages, and the dependencies
 	@$(RUN) ruff check --quiet --output-format concise
 	@$(RUN) ruff format --check --quiet || { echo 'kavip: not formatted; run `make format`' >&2; exit 1; }
 	@$(RUN) codespell
+	@$(RUN) python -m hack.prose
 	@$(RUN) mypy
 	@$(RUN) lint-imports --no-logo
 	@$(RUN) deptry --no-ansi kavip
@@ -67,6 +71,11 @@ endurance: ## write 20,000 Services while kavip is restarted, drained and killed
 test-ui: ## the page of `kavip ui` in a real Chromium; as root on Debian it installs the package first
 	@$(RUN) python -m hack.testbed browser
 	@$(RUN) pytest -m browser -n $(WORKERS) --dist loadfile tests/cli/ui
+
+.PHONY: screenshots
+screenshots: ## the pictures of `kavip ui` in the docs, by a real Chromium
+	@$(RUN) python -m hack.testbed browser
+	@KAVIP_PICTURES=docs/pictures $(RUN) pytest -m browser --quiet tests/cli/ui/test_screenshots.py
 
 .PHONY: test-migration
 test-migration: ## the ways to kavip under load: externalIPs, MetalLB, a Gateway controller; builds theirs first (root)
