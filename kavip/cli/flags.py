@@ -85,7 +85,9 @@ def cluster(command: F) -> F:
 LIVE: Final = click.option(
     "--live", is_flag=True, help="apply the files to the objects of the cluster, which is only read"
 )
-OUTPUT: Final = click.option("-o", "--output", type=click.Choice(("text", "json")), default="text", show_default=True)
+OUTPUT: Final = click.option(
+    "-o", "--output", type=click.Choice(("text", "json", "yaml")), default="text", show_default=True
+)
 
 
 def problem_style() -> Callable[[str], str]:

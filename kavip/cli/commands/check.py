@@ -3,7 +3,6 @@
 """
 
 import asyncio
-import json
 import sys
 from pathlib import Path
 
@@ -43,6 +42,7 @@ def check(
     from kavip.cli.sources import cluster, files
     from kavip.cli.views import planoutput, simulate
     from kavip.cli.views.listing import settings_in
+    from kavip.cli.views.structured import structured
 
     contents = files.read_all(paths)
     for error in contents.unread:
@@ -54,8 +54,8 @@ def check(
     places = {each.key: str(each) for each in contents.found}
     for line in planoutput.warnings(simulated, places):
         click.echo(line, err=True)
-    if output == "json":
-        click.echo(json.dumps(planoutput.check_data(simulated), indent=2, sort_keys=True))
+    if output != "text":
+        click.echo(structured(planoutput.check_data(simulated), output))
     else:
         for line in planoutput.refusals(simulated, places):
             click.echo(line)

@@ -3,7 +3,6 @@
 """
 
 import asyncio
-import json
 import sys
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from kavip.cli import flags
+from kavip.cli.commands.progress import Progress
 from kavip.cli.commands.rewriting import rewrite
 from kavip.names import Reason
 
@@ -63,8 +63,8 @@ def external_ips(
     Service is not, 2 unknown. With --dry-run: 0 nothing would change, 1 something would, 2 a Service cannot be
     converted, or unknown.
     """
-    if output == "json" and not dry_run:
-        raise click.UsageError("-o json shows a plan: give it with --dry-run")
+    if output != "text" and not dry_run:
+        raise click.UsageError(f"-o {output} shows a plan: give it with --dry-run")
     if pool and paths:
         raise click.UsageError("--pool reads the pools of a cluster: give it without -f")
     options = _Options(services, namespace, dry_run, pool, timeout, output)
@@ -92,6 +92,7 @@ async def _convert(kubeconfig: str, context: str, options: _Options) -> int:
     from kavip.cli.views import conversionoutput
     from kavip.cli.views.conversion import plan_conversion
     from kavip.cli.views.scope import Scope
+    from kavip.cli.views.structured import structured
 
     async with cluster.connected(kubeconfig, context) as (client, default):
         scope = Scope.of(options.services, options.namespace, default)
@@ -107,8 +108,8 @@ async def _convert(kubeconfig: str, context: str, options: _Options) -> int:
             click.echo(line, err=True)
         if not options.dry_run:
             return await _carry_out(client, plan, options.timeout)
-    if options.output == "json":
-        click.echo(json.dumps(conversionoutput.data(plan), indent=2, sort_keys=True))
+    if options.output != "text":
+        click.echo(structured(conversionoutput.data(plan), options.output))
     else:
         for each in conversionoutput.diffs(plan):
             click.echo(each)
@@ -122,34 +123,36 @@ async def _carry_out(client: "Client", plan: "ConversionPlan", timeout: float) -
     from kavip.kube.resources import SERVICES
 
     failed: set[str] = {row.key for row in plan.refused}
-    for key, text in plan.sharing:
-        sharing = partial(externalips.sharing_step, key=text)
-        if refusal := await lead(client, key, sharing, timeout=timeout, on_write=lambda _: None, resource=SERVICES):
-            _print_failure(key, refusal, failed)
-    for number, row in enumerate(plan.converted, start=1):
-        if row.key in failed:
-            continue
-        printing = partial(_print, row.key)
-        step = externalips.next_step
-        refusal = await lead(client, row.key, step, timeout=timeout, on_write=printing, resource=SERVICES)
-        if refusal is None:
-            click.echo(f"{row.key}: converted ({number} of {len(plan.converted)})")
-        else:
-            _print_failure(row.key, refusal, failed)
-            if refusal.reason is Reason.PENDING:
-                break  # kavip does not act, so the next Service would only wait too
+    with Progress() as progress:
+        for key, text in plan.sharing:
+            sharing = partial(externalips.sharing_step, key=text)
+            if refusal := await lead(client, key, sharing, timeout=timeout, on_write=lambda _: None, resource=SERVICES):
+                _print_failure(key, refusal, failed, progress)
+        for number, row in enumerate(plan.converted, start=1):
+            if row.key in failed:
+                continue
+            progress.show(f"{number - 1} of {len(plan.converted)} converted; next: {row.key}")
+            printing = partial(_print, row.key, progress)
+            step = externalips.next_step
+            refusal = await lead(client, row.key, step, timeout=timeout, on_write=printing, resource=SERVICES)
+            if refusal is None:
+                progress.echo(f"{row.key}: converted ({number} of {len(plan.converted)})")
+            else:
+                _print_failure(row.key, refusal, failed, progress)
+                if refusal.reason is Reason.PENDING:
+                    break  # kavip does not act, so the next Service would only wait too
     if not plan.rows:
         click.echo("no Service has externalIPs that kavip serves", err=True)
     return 1 if failed else 0
 
 
-def _print(key: str, says: str) -> None:
-    click.echo(f"{key}: {says}")
+def _print(key: str, progress: Progress, says: str) -> None:
+    progress.echo(f"{key}: {says}")
 
 
-def _print_failure(key: str, refusal: "Refusal", failed: set[str]) -> None:
+def _print_failure(key: str, refusal: "Refusal", failed: set[str], progress: Progress) -> None:
     failed.add(key)
-    click.echo(f"{key}: not converted, and still served: {refusal.message}", err=True)
+    progress.echo(f"{key}: not converted, and still served: {refusal.message}", err=True)
 
 
 # --- manifests --------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from kavip.cli import flags
+from kavip.cli.commands.progress import Progress
 from kavip.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -56,17 +57,18 @@ async def _wait_until_drained(node: str, timeout: float, kubeconfig: str, contex
     found: DrainProgress | None = None
     leaving = set[str]()
     told = ""
-    with suppress(TimeoutError):
+    with suppress(TimeoutError), Progress() as progress:
         async with asyncio.timeout(timeout) as limit:
             async for now in watch_drain(node, kubeconfig, context=context):
                 for name in sorted(leaving):
                     if now.holders.get(name, node) != node:
-                        click.echo(f"{name}: {now.place_of(name)}")
+                        progress.echo(f"{name}: {now.place_of(name)}")
                         leaving.remove(name)
                 leaving |= {*now.held}
                 if now.awaits_pods and now.pods_needed != told:
                     told = now.pods_needed
-                    click.echo(f"kavip: {told}", err=True)
+                    progress.echo(f"kavip: {told}", err=True)
+                progress.show(f"{node}: {len(now.held)} VIPs left to move")
                 found = now
                 if found.is_done:
                     limit.reschedule(0)  # a watch ends only when it is cancelled

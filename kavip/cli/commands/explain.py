@@ -3,7 +3,6 @@
 """
 
 import asyncio
-import json
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,6 +47,7 @@ def explain(
     from kavip.cli.sources import cluster
     from kavip.cli.views import explain as explaining
     from kavip.cli.views import explainoutput
+    from kavip.cli.views.structured import structured
     from kavip.reconcile.plan import ReconcileOptions
 
     if paths:
@@ -61,8 +61,8 @@ def explain(
         found = explaining.explain_service(
             listing, key, now=datetime.now(UTC), options=options, group_namespaces=group_namespaces
         )
-    if output == "json":
-        click.echo(json.dumps(explainoutput.data(found), indent=2, sort_keys=True))
+    if output != "text":
+        click.echo(structured(explainoutput.data(found), output))
     else:
         click.echo(explainoutput.text(found))
     sys.exit(found.status)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from kavip.cli import flags
+from kavip.cli.commands.progress import Progress
 from kavip.cli.commands.rewriting import rewrite
 
 if TYPE_CHECKING:
@@ -196,14 +197,18 @@ async def _hand_over(client: "Client", plan: "ImportPlan", request: _Given) -> i
 
     for line in importingoutput.remarks(plan):
         click.echo(line, err=True)
-    run, failed = _Run(client, request.timeout, Announcements(client, request.provider)), len(plan.refused)
-    for number, unit in enumerate(plan.units, start=1):
-        if stopped := await run.hand_over(unit):
-            key, refusal = stopped
-            failed += len(unit)
-            click.echo(f"{key}: not handed over, and still served: {refusal.message}", err=True)
-            break  # the next one would meet the same: what can be known before was evaluated before
-        click.echo(f"{', '.join(row.key for row in unit)}: handed over ({number} of {len(plan.units)})")
+    failed = len(plan.refused)
+    with Progress() as progress:
+        run = _Run(client, request.timeout, Announcements(client, request.provider), progress)
+        for number, unit in enumerate(plan.units, start=1):
+            keys = ", ".join(row.key for row in unit)
+            progress.show(f"{number - 1} of {len(plan.units)} handed over; next: {keys}")
+            if stopped := await run.hand_over(unit):
+                key, refusal = stopped
+                failed += len(unit)
+                progress.echo(f"{key}: not handed over, and still served: {refusal.message}", err=True)
+                break  # the next one would meet the same: what can be known before was evaluated before
+            progress.echo(f"{keys}: handed over ({number} of {len(plan.units)})")
     stuck = [row.key for unit in plan.units for row in unit if row.service.has_foreign_class]
     if stuck and not request.provider.withdraws:
         click.echo(
@@ -221,6 +226,7 @@ class _Run:
     client: "Client"
     timeout: float
     announcements: "Announcements"
+    progress: Progress
 
     async def hand_over(self, unit: "tuple[ServiceRow, ...]") -> "tuple[str, Refusal] | None":
         """All of *unit*, and first prepare all; the Service that cannot go on, and why."""
@@ -238,7 +244,7 @@ class _Run:
         from kavip.cli.sources.stepping import lead
 
         def printing(says: str) -> None:
-            click.echo(f"{key}: {says}")
+            self.progress.echo(f"{key}: {says}")
 
         look = self.announcements.refresh
         return await lead(self.client, key, step, timeout=self.timeout, on_write=printing, resource=HANDED, look=look)

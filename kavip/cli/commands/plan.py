@@ -3,7 +3,6 @@
 """
 
 import asyncio
-import json
 import sys
 from collections.abc import Callable, Collection
 from functools import partial
@@ -52,6 +51,7 @@ def plan(
     from kavip.cli.sources import cluster, files
     from kavip.cli.views import planoutput, simulate
     from kavip.cli.views.listing import settings_in
+    from kavip.cli.views.structured import structured
     from kavip.rendering import process
 
     (given, templates), settings = files.load_with_templates(paths), PolicyOptions.of(**policy)
@@ -64,8 +64,8 @@ def plan(
     settings = settings_in(live_listing, settings)
     simulated = run(given, group_namespaces=group_namespaces, settings=settings, cluster=live_listing)
     _print_remarks(simulated)
-    if output == "json":
-        click.echo(json.dumps(planoutput.plan_data(simulated), indent=2, sort_keys=True))
+    if output != "text":
+        click.echo(structured(planoutput.plan_data(simulated), output))
     else:
         click.echo(planoutput.text(simulated))
     sys.exit(1 if simulated.refused else 0)
@@ -90,6 +90,7 @@ def _print_diff(
 ) -> NoReturn:
     """Print what *given* would change in the cluster of *listing*, by the simulation that *run* does, and exit."""
     from kavip.cli.views import diff
+    from kavip.cli.views.structured import structured
 
     options = diff.settings_of(listing, ipam=settings.ipam, templates=settings.templates)
     simulated = run(given, group_namespaces=group_namespaces, settings=settings, cluster=listing, options=options)
@@ -97,8 +98,8 @@ def _print_diff(
     found = diff.diff_of(simulated, listing)
     for each in found.pending:
         click.echo(str(each), err=True)
-    if output == "json":
-        click.echo(json.dumps(diff.data(found), indent=2, sort_keys=True))
+    if output != "text":
+        click.echo(structured(diff.data(found), output))
     elif found:
         click.echo(diff.text(found))
     sys.exit(2 if simulated.refused else 1 if found else 0)

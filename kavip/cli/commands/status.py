@@ -20,7 +20,14 @@ if TYPE_CHECKING:
 @flags.filename()
 @flags.readable_namespace
 @click.option("-w", "--watch", is_flag=True, help="print again after each change, until interrupted")
-@click.option("-o", "--output", type=click.Choice(("table", "json", "yaml")), default="table", show_default=True)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(("table", "wide", "name", "json", "yaml")),
+    default="table",
+    show_default=True,
+    help="wide: also VRIDs, interfaces and ranges; name: Services only",
+)
 @flags.cluster
 def status(*, paths: tuple[Path, ...], namespace: str, watch: bool, output: str, kubeconfig: str, context: str) -> None:
     """
@@ -54,7 +61,8 @@ def _print_and_exit(found: "StatusReport", form: str) -> NoReturn:
 
     for note in found.notes:
         click.echo(f"kavip: {note}", err=True)
-    click.echo(output(found, form, style=flags.problem_style()))
+    if text := output(found, form, style=flags.problem_style()):
+        click.echo(text)
     sys.exit(found.status)
 
 
@@ -74,6 +82,6 @@ async def _watch(kubeconfig: str, context: str, namespace: str, form: str) -> No
         text = output(found, form, style=flags.problem_style())
         if text != before:
             at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}\n"
-            separator = {"json": "", "yaml": "---\n", "table": f"\n{at}" if before else at}[form]
+            separator = {"json": "", "yaml": "---\n"}.get(form, f"\n{at}" if before else at)
             click.echo(f"{separator}{text}")
         before, noted, watch_error = text, True, listing.watch_error

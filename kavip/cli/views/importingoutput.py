@@ -2,7 +2,6 @@
 The output of ``kavip import``: manifests that can be applied, the changes of Services as comments, and remarks.
 """
 
-import json
 from typing import Any
 
 import yaml
@@ -10,6 +9,7 @@ import yaml
 from kavip.api.text import one_line
 from kavip.cli.views.conversionoutput import cause, diff
 from kavip.cli.views.importing import ImportPlan
+from kavip.cli.views.structured import structured
 
 
 def manifests(plan: ImportPlan) -> str:
@@ -52,8 +52,8 @@ def data(plan: ImportPlan) -> dict[str, Any]:
 
 
 def text(plan: ImportPlan, form: str) -> str:
-    """*plan* as *form*, ``text`` or ``json``."""
-    return json.dumps(data(plan), indent=2, sort_keys=True) if form == "json" else manifests(plan).rstrip("\n")
+    """*plan* as *form*: ``text``, or what :func:`structured` makes."""
+    return manifests(plan).rstrip("\n") if form == "text" else structured(data(plan), form)
 
 
 def _yaml(value: object) -> str:

@@ -38,7 +38,7 @@ class VirtualIPRow:
     A VIP, or a Service that has none yet.
 
     *service*: "" for a VIP of the group itself; *node*: "" for none. *message*: that of the condition from which
-    *state* is.
+    *state* is. *router_id*: 0 if it is in no instance that an agent reports; *interface*: that of its pool or group.
     """
 
     address: str
@@ -48,6 +48,8 @@ class VirtualIPRow:
     node: str
     state: str
     message: str
+    router_id: int = 0
+    interface: str = ""
 
     @property
     def is_held(self) -> bool:
@@ -86,6 +88,7 @@ class PoolRow:
     interface: str
     gateways: tuple[str, ...]
     table: int
+    addresses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +168,8 @@ def _service_vips(snapshot: Snapshot, masters: Masters) -> Iterator[VirtualIPRow
             master = masters.get((group, address)) if group in known else None
             node, pool = master.node if master else "", _pool_of(snapshot, address)
             state, message = _state(service, master, problem, is_known=group in known)
-            yield VirtualIPRow(str(address), key, group, pool, node, state, message)
+            router_id, interface = master.router_id if master else 0, _interface_of(snapshot, group, address)
+            yield VirtualIPRow(str(address), key, group, pool, node, state, message, router_id, interface)
         if not service.virtual_ips and problem is not None:
             yield VirtualIPRow("", key, group, "", "", problem.reason, problem.message)
 
@@ -236,6 +240,12 @@ def _router_ids(
     yield from (router_ids[key] for key in keys if key in router_ids)
 
 
+def _interface_of(snapshot: Snapshot, group: str, address: Address) -> str:
+    """The interface of *address*: that of its pool, else that of its group."""
+    own, found = snapshot.interface_of(address), snapshot.any_group(group)
+    return own.interface if own else (found.spec.interface or "" if found else "")
+
+
 def _pool_of(snapshot: Snapshot, address: Address | None) -> str:
     pool = snapshot.parsed_pools.pool_of(address) if address else None
     return pool.name if pool else ""
@@ -280,7 +290,8 @@ def _pool_row(pool: VIPPool) -> PoolRow:
     ipv4, ipv6 = _counts(pool.status.ipv4), _counts(pool.status.ipv6)
     state, routing = found.reason if found else Reason.PENDING.value, pool.spec.routing or PoolRouting()
     gateways = tuple(filter(None, (routing.gateway, routing.gateway_ipv6)))
-    return PoolRow(pool.name, pool.spec.priority, ipv4, ipv6, state, pool.spec.interface or "", gateways, routing.table)
+    interface, addresses = pool.spec.interface or "", tuple(pool.spec.addresses)
+    return PoolRow(pool.name, pool.spec.priority, ipv4, ipv6, state, interface, gateways, routing.table, addresses)
 
 
 def _counts(usage: Usage | None) -> Mapping[str, int] | None:

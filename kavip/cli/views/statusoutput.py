@@ -6,28 +6,47 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, Final
 
+from kavip.api.text import one_line
 from kavip.cli.views.status import GroupRow, NodeRow, PoolRow, StatusReport, VirtualIPRow
 from kavip.cli.views.structured import structured
 from kavip.cli.views.table import marked, table
 from kavip.names import Reason
 
 _NONE: Final = "-"
+_VIP: Final = ("ADDRESS", "SERVICE", "GROUP", "POOL", "NODE", "STATE")
+_POOL: Final = ("POOL", "PRIORITY", "IPV4 ASSIGNED", "IPV6 ASSIGNED", "INTERFACE", "REPLIES BY", "STATE")
 
 
 def output(report: StatusReport, form: str, *, style: Callable[[str], str] = str) -> str:
-    """*report* in the *form* table, json or yaml; a table with *style* for rows about problems."""
-    return text(report, style=style) if form == "table" else structured(data(report), form)
+    """*report* in the *form* table, wide, name, json or yaml; tables with *style* for rows about problems."""
+    match form:
+        case "table":
+            return text(report, style=style)
+        case "wide":
+            return wide(report, style=style)
+        case "name":
+            return "\n".join(sorted({one_line(each.service) for each in report.virtual_ips if each.service}))
+    return structured(data(report), form)
 
 
 def text(report: StatusReport, *, style: Callable[[str], str] = str) -> str:
     """Four tables, with *style* for rows about problems."""
-    vips = table(("ADDRESS", "SERVICE", "GROUP", "POOL", "NODE", "STATE", "MESSAGE"), map(_vip, report.virtual_ips))
+    vips = table((*_VIP, "MESSAGE"), ((*_vip(each), each.message) for each in report.virtual_ips))
+    pools = table(_POOL, map(_pool, report.pools))
+    return _tables(report, vips=vips, pools=pools, style=style)
+
+
+def wide(report: StatusReport, *, style: Callable[[str], str] = str) -> str:
+    """The same tables with more columns."""
+    rows = ((*_vip(each), *_wire(each), each.message) for each in report.virtual_ips)
+    vips = table((*_VIP, "VRID", "INTERFACE", "MESSAGE"), rows)
+    pools = table((*_POOL, "ADDRESSES"), ((*_pool(each), ", ".join(each.addresses)) for each in report.pools))
+    return _tables(report, vips=vips, pools=pools, style=style)
+
+
+def _tables(report: StatusReport, *, vips: list[str], pools: list[str], style: Callable[[str], str]) -> str:
     groups = table(
         ("GROUP", "MODE", "NODES", "READY", "CURRENT", "INSTANCES", "STATE", "MESSAGE"), map(_group, report.groups)
-    )
-    pools = table(
-        ("POOL", "PRIORITY", "IPV4 ASSIGNED", "IPV6 ASSIGNED", "INTERFACE", "REPLIES BY", "STATE"),
-        map(_pool, report.pools),
     )
     nodes = table(("NODE", "READY", "VIPS", "SHARE", "GROUPS"), map(_node, report.nodes))
     parts = [
@@ -45,13 +64,19 @@ def data(report: StatusReport) -> dict[str, Any]:
     for node in found["nodes"]:
         node["virtualIPs"] = node.pop("virtual_ips")
         node["groupVirtualIPs"] = node.pop("group_virtual_ips")
+    for vip in found["virtual_ips"]:
+        vip["routerID"] = vip.pop("router_id")
     found["virtualIPs"] = found.pop("virtual_ips")
     return found
 
 
 def _vip(row: VirtualIPRow) -> tuple[str, ...]:
     cells = (row.address, row.service, row.group, row.pool, row.node, row.state)
-    return (*(cell or _NONE for cell in cells), row.message)
+    return tuple(cell or _NONE for cell in cells)
+
+
+def _wire(row: VirtualIPRow) -> tuple[str, ...]:
+    return (str(row.router_id or _NONE), row.interface or _NONE)
 
 
 def _group(row: GroupRow) -> tuple[str, ...]:

@@ -45,6 +45,7 @@ def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
     assert completed("kavip", "dra", folder=tmp_path) == ["drain"]
     assert completed("kavip", "drain", "--wa", folder=tmp_path) == ["--wait"]
     assert completed("kavip", "status", "-o", "j", folder=tmp_path) == ["json"]
+    assert completed("kavip", "plan", "-o", "y", folder=tmp_path) == ["yaml"]
 
 
 @pytest.mark.parametrize(("shell", "line"), [("zsh", "#compdef kavip"), ("fish", "function _kavip_completion;")])

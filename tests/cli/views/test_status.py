@@ -138,7 +138,7 @@ def test_the_first_false_condition_is_shown() -> None:
     edge = group(instance("shop/web", 7, ""), ids={"shop/web": 7})
     found = report([edge, served("shop/web", "192.0.2.130", reason="NoMaster"), waits])
     assert found.virtual_ips == (
-        VirtualIPRow("192.0.2.130", "shop/web", GROUP, "", "", "NoMaster", "why"),
+        VirtualIPRow("192.0.2.130", "shop/web", GROUP, "", "", "NoMaster", "why", 7, "eth0"),
         VirtualIPRow("", "shop/late", GROUP, "", "", "PoolExhausted", "full"),
     )
     assert found.status == 1
@@ -277,6 +277,26 @@ def test_addresses_are_sorted_by_number() -> None:
     printed = text(report(objects))
     assert [line.split()[0] for line in printed.splitlines()[1:4]] == ["192.0.2.9", "192.0.2.10", "2001:db8::1"]
     assert text(report(objects[::-1])) == printed
+
+
+def test_wide_tables_have_more_columns() -> None:
+    """VRID and interface of a VIP, that of the pool before that of the group; and the addresses of a pool."""
+    edge = group(instance("shop/web", 7), ids={"shop/web": 7})
+    dmz = build.pool("dmz", "192.0.2.0/25", interface="vlan20")
+    lines = output(
+        report([edge, served("shop/web", "192.0.2.130"), served("shop/far", "192.0.2.1"), build.pool(), dmz]), "wide"
+    ).splitlines()
+    assert lines[0].split()[-3:] == ["VRID", "INTERFACE", "MESSAGE"]
+    assert [line.split()[6:8] for line in lines[1:3]] == [["-", "vlan20"], ["7", "eth0"]]
+    assert next(line for line in lines if line.startswith("dmz ")).endswith("192.0.2.0/25")
+
+
+def test_names_are_what_explain_takes() -> None:
+    """One Service a line, also one that waits; a Service with two VIPs is there once."""
+    edge = group(instance("shop/web", 7), ids={"shop/web": 7})
+    found = report([edge, served("shop/web", "192.0.2.130", "2001:db8::1"), served("shop/api", "192.0.2.131")])
+    assert output(found, "name") == "shop/api\nshop/web"
+    assert output(report([]), "name") == ""
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
