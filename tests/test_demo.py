@@ -8,7 +8,9 @@ from contextlib import suppress
 import pytest
 
 from hack.demo import prober, tour
+from hack.demo.page import Reader
 from hack.demo.session import MANIFESTS
+from tests.cli.ui.serving import serving
 from tests.support import manifests
 
 
@@ -90,6 +92,15 @@ async def test_a_repeated_connection_attempt_is_no_answer() -> None:
             each.close()
         while standing:
             await asyncio.sleep(0.01)
+
+
+async def test_the_page_is_read_as_a_browser_does() -> None:
+    """With the token of the link: the node of a VIP, again and again, and none for an address that nobody has."""
+    async with serving() as server:
+        reader = await asyncio.to_thread(Reader, server.links[-1])
+        for _ in range(2):
+            assert await asyncio.to_thread(reader.nodes_of, "192.0.2.130") == ["node-a1"]
+        assert await asyncio.to_thread(reader.nodes_of, "192.0.2.1") == []
 
 
 def test_the_tour_uses_the_objects_of_the_demo() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from hack.demo import corruption, migration, steps
+from hack.demo import corruption, migration, page, steps
 from hack.demo.session import Session
 from hack.testbed import images, prepare, programs, runs
 from hack.testbed.cluster import Cluster
@@ -33,6 +33,7 @@ def run_steps(session: Session) -> None:
     steps.avoid_conflict(session)
     steps.add(session)
     steps.look(session)
+    page.look_at_page(session, steps.SERVICE)
     steps.drain(session)
     steps.measure_memory(session)
     corruption.stop_kavip(session)
@@ -62,6 +63,7 @@ def main() -> None:
             session.figure("Wall time", f"{time.monotonic() - ready:.0f} s")
             session.figure("Before that, to have programs and images", f"{ready - began:.0f} s")
             good = session.summary()
+            page.offer(session)
         finally:
             cluster.stop()
     sys.exit(0 if good else 1)

@@ -1,11 +1,13 @@
 """The testbed's commands: `python -m hack.testbed COMMAND`, from the root of the repository."""
 
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
-from hack.testbed import debian, foreign, images, need, packages, prepare, programs, runs
+from hack.testbed import debian, foreign, images, livepage, need, packages, prepare, programs, runs
 from hack.testbed.cluster import Cluster
 from hack.testbed.errors import TestbedError
 from hack.testbed.progress import say, step
@@ -134,13 +136,17 @@ def up(name: str, nodes: int, archives: tuple[Path, ...], families: str | None, 
         runs.remove(state)
         raise
     runs.detach(state)
-    click.echo(f'export PATH="{state / "bin"}:$PATH"   # kubectl, kubectl-kavip and helm of this cluster')
+    click.echo(
+        f'export PATH="{state / "bin"}:$PATH"   # kubectl, kubectl-kavip and helm of this cluster, client and cable'
+    )
     say(f"its kubeconfig: {cluster.kubeconfig} (the API server answers in the network of n0: {cluster.control.netns})")
     say(
         f"`kubectl port-forward` listens in that network: nsenter --net={cluster.control.netns} curl http://127.0.0.1:..."
     )
-    say(f"a machine on its segment: nsenter --net={cluster.client.netns} curl http://...")
+    say("a machine on its segment that is no node: client curl http://...")
+    say("to pull the cable of a node, and to plug it in again: cable n1 down; cable n1 up")
     say("to ask kavip of this checkout: kubectl kavip explain ns/name")
+    say(f"to see it in a browser on this machine: hack/venv python -m hack.testbed ui --name {name}")
     say(f"to load an image into its nodes: hack/venv python -m hack.testbed load --name {name} $(make image)")
     say("to install it there: helm install ... --set image.repository=localhost/kavip --set image.tag=dev")
     say(f"to remove it: hack/venv python -m hack.testbed down --name {name}")
@@ -177,6 +183,16 @@ def load(name: str, archives: tuple[Path, ...]) -> None:
         size = f"{archive.stat().st_size / 2**20:.0f} MiB into each of {len(cluster.nodes)} nodes"
         with step(f"Load {archive.name}", size, done=number, of=len(archives)):
             cluster.load(archive)
+
+
+@main.command()
+@NAME
+def ui(name: str) -> None:
+    """Serve the live picture of a running cluster until interrupted, with a link for a browser on this machine."""
+    cluster = Cluster.attach(programs.ensure(), runs.folder() / name)
+    with livepage.served(cluster, messages=None) as link, suppress(KeyboardInterrupt):
+        click.echo(f"Open {link}")
+        threading.Event().wait()
 
 
 @main.command()
