@@ -23,7 +23,7 @@ from hack.testbed.node import Node, pod_routes
 from hack.testbed.place import Result, run
 from hack.testbed.process import Process
 from hack.testbed.programs import Programs
-from hack.testbed.segment import BOTH, Host, Segment, numbered
+from hack.testbed.segment import BOTH, Host, Segment, numbered, port_of
 
 SERVICES = ("10.96.0.0/16", "2001:db8:96::/112")
 _ROOT = Path(__file__).parents[2]
@@ -216,7 +216,12 @@ class Cluster:
             host.routes = (*pods, f"default {out[0]}", f"::/0 {out[1]}")
 
     def _write_wrappers(self) -> None:
-        """Write wrappers that work from this machine: they enter the network of n0 first."""
+        """
+        Write programs that work from this machine.
+
+        kubectl, kubectl-kavip and helm enter the network of n0 first; ``client COMMAND`` runs a command on the client;
+        ``cable n1 down`` pulls the cable of a node, and ``cable n1 up`` plugs it in.
+        """
         folder = self.state / "bin"
         folder.mkdir(exist_ok=True)
         kavip = [f"PYTHONPATH={_ROOT}", sys.executable, "-P", "-m", "kavip"]  # -P: not that of the current directory
@@ -228,8 +233,15 @@ class Cluster:
                 f"export KUBECONFIG={shlex.quote(str(self.kubeconfig))}",
                 f'exec {shlex.join(program)} "$@"',
             )
-            (folder / name).write_text("\n".join((*lines, "")))
-            (folder / name).chmod(0o755)
+            _write_script(folder / name, *lines)
+        client, bridge = shlex.join(self.client.command()), shlex.join(self.bridge.command("ip", "link", "set"))
+        _write_script(folder / "client", "#!/bin/sh", f'exec {client} "$@"')
+        _write_script(folder / "cable", "#!/bin/sh", f'exec {bridge} "{port_of("$1")}" "$2"')
+
+
+def _write_script(path: Path, *lines: str) -> None:
+    path.write_text("\n".join((*lines, "")))
+    path.chmod(0o755)
 
 
 def _together(tasks: Sequence[Callable[[], object]]) -> None:

@@ -111,7 +111,7 @@ class Segment:
     def power_on(self, host: Host) -> None:
         """Start a host and plug its cable in."""
         host.start()
-        port = _port(host)
+        port = port_of(host.name)
         _ip(
             self.bridge,
             [
@@ -125,16 +125,16 @@ class Segment:
 
     def power_off(self, host: Host) -> None:
         """Cut the power of a host: silence on the segment first, then everything in it is gone."""
-        _ip(self.bridge, [f"link del {_port(host)}"])
+        _ip(self.bridge, [f"link del {port_of(host.name)}"])
         host.stop()
 
     def disconnect(self, host: Host) -> None:
         """Set the port of the switch down, as if the cable was pulled: the host sees its link go down."""
-        _ip(self.bridge, [f"link set {_port(host)} down"])
+        _ip(self.bridge, [f"link set {port_of(host.name)} down"])
 
     def silence(self, host: Host) -> None:
         """Lose every frame from and to a host, whose link stays up: a failure further away."""
-        run(self.bridge.command("bridge", "link", "set", "dev", _port(host), "state", "0"))
+        run(self.bridge.command("bridge", "link", "set", "dev", port_of(host.name), "state", "0"))
 
     def add_bridge(self, name: str) -> None:
         """Add another network beside the segment, for cards that are plugged in with `plug`."""
@@ -156,8 +156,8 @@ class Segment:
 
     def reconnect(self, host: Host) -> None:
         """End a `disconnect` or a `silence`; the bridge forwards on the port after the kernel has seen the link."""
-        _ip(self.bridge, [f"link set {_port(host)} up"])
-        forward = self.bridge.command("bridge", "link", "set", "dev", _port(host), "state", "3")
+        _ip(self.bridge, [f"link set {port_of(host.name)} up"])
+        forward = self.bridge.command("bridge", "link", "set", "dev", port_of(host.name), "state", "3")
 
         def opened() -> bool:
             return run(forward, check=False).returncode == 0
@@ -172,8 +172,9 @@ def numbered(nodes: int) -> list[tuple[int, str]]:
     return [(number, f"n{number}") for number in range(1, nodes + 1)]
 
 
-def _port(host: Host) -> str:
-    return f"p-{host.name}"
+def port_of(name: str) -> str:
+    """The port of the switch in which the cable of a host is."""
+    return f"p-{name}"
 
 
 def _ip(machine: Machine, commands: Iterable[str]) -> None:

@@ -110,6 +110,16 @@ def test_the_wrappers_work_from_outside(small: Cluster) -> None:
     assert "NAME" in run([str(small.state / "bin/helm"), "list", "-A"]).stdout
 
 
+def test_a_command_runs_on_the_client_and_a_cable_is_pulled(small: Cluster) -> None:
+    """`client` and `cable` in the bin directory; the node sees its link go down, and come back."""
+    folder, link = small.state / "bin", ("ip", "link", "show", "eth0")
+    assert small.client.ipv4 in run([str(folder / "client"), "ip", "-o", "address"]).stdout
+    run([str(folder / "cable"), "n2", "down"])
+    process.wait_for("n2 has no link", lambda: "NO-CARRIER" in small.node("n2").exec(*link).stdout, timeout=60)
+    run([str(folder / "cable"), "n2", "up"])
+    process.wait_for("n2 has its link", lambda: "LOWER_UP" in small.node("n2").exec(*link).stdout, timeout=60)
+
+
 def test_another_process_can_take_it_over(small: Cluster, programs: Programs) -> None:
     """The state directory is all it takes."""
     again = Cluster.attach(programs, small.state)
