@@ -2,18 +2,22 @@
 
 import ast
 import re
+import shlex
 import textwrap
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 
 from hack import reference
 from hack.alerts import ALERTS
+from hack.tutorial.pages import shown
 from kavip import names
 from kavip.api.agent import ProblemCode
+from kavip.cli.main import cli
 from kavip.controller.prober import SILENCE
 from kavip.names import ConditionType, Reason
 from kavip.reconcile.service import throttle
@@ -25,6 +29,8 @@ PACKAGE = ROOT / "kavip"
 WIDTH = 100
 SCREEN = 25
 """Lines of prose between two headings, at most."""
+SCREENSHOTS = tuple(f"ui-{view}-{scheme}.png" for view in ("overview", "pools") for scheme in ("light", "dark"))
+"""The pictures of ``kavip ui``, which `make screenshots` writes below docs/pictures."""
 QUOTES = {
     "howto/check.md": ("all nodes change at one instant",),
     "howto/switch.md": ("password changed",),
@@ -129,6 +135,15 @@ def test_the_readme_leads_to_every_page() -> None:
     assert {str(page.relative_to(ROOT)) for page in DOCS.rglob("*.md")} == linked
 
 
+def test_the_pictures_of_the_page_are_shown() -> None:
+    """Each is a PNG, stands in the how-to with a text for who does not see it, and all are small."""
+    page, folder = (DOCS / "howto" / "ui.md").read_text(), DOCS / "pictures"
+    shown = dict(re.findall(r"!\[([^\]]+)\]\(\.\./pictures/(ui-[a-z-]+\.png)\)", page))
+    assert sorted(shown.values()) == sorted(SCREENSHOTS) == sorted(each.name for each in folder.glob("*.png"))
+    assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in SCREENSHOTS)
+    assert sum((folder / name).stat().st_size for name in SCREENSHOTS) < 300_000
+
+
 def test_every_annotation_is_documented() -> None:
     """The pages name every annotation and label that users write or find on objects."""
     pages = "\n".join(page.read_text() for page in (ROOT / "README.md", *DOCS.rglob("*.md")))
@@ -179,6 +194,40 @@ def test_paths_and_commands_exist() -> None:
         for module in re.findall(r"python -m ((?:bench|fuzz|hack|tests)[a-z_.]*)", text):
             path = ROOT / module.replace(".", "/")
             assert path.with_suffix(".py").exists() or path.is_dir(), f"{name}: python -m {module}"
+
+
+def test_commands_of_kavip_are_accepted() -> None:
+    """Each command line of kavip in a block of code has a command, options and values that the program knows."""
+    found = {page: list(command_lines(page)) for page in PAGES}
+    assert sum(map(len, found.values())) > 50
+    for page, lines in found.items():
+        for words in lines:
+            try:
+                parse(words)
+            except click.UsageError as error:
+                raise AssertionError(f"{page.relative_to(ROOT)}: kavip {' '.join(words)}: {error.message}") from None
+
+
+def command_lines(page: Path) -> Iterator[list[str]]:
+    """The words after ``kavip`` or ``kubectl kavip`` of each command in the blocks of code of *page*."""
+    text = page.read_text()
+    commands = [each.command for each in shown(text)]
+    for block in (*commands, *re.findall(r"```sh\n(.*?)```", text, re.DOTALL)):
+        for part in re.split(r"\n|\|\|?|&&|[;<>()]", block.replace("\\\n", " ")):
+            if found := re.match(r"(?:kubectl |.* -- )?kavip (.*)", part.strip()):
+                yield shlex.split(found[1], comments=True)
+
+
+def parse(words: list[str]) -> None:
+    """Parse a command line as the program does, without running it."""
+    command: click.Command = cli
+    context = click.Context(cli, info_name="kavip")
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        name, command_found, words = command.resolve_command(context, words)
+        assert command_found is not None
+        command, context = command_found, click.Context(command_found, info_name=name, parent=context)
+    if not isinstance(command, click.Group):
+        command.make_context(command.name, list(words), parent=context)
 
 
 def test_quoted_messages_are_those_of_the_code() -> None:

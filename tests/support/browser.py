@@ -122,6 +122,12 @@ class Page:
                 "Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, text=text
             )
 
+    async def window(self) -> bytes:
+        """A picture of what the window shows, as PNG, when nothing moves on it any more."""
+        await self.evaluate("Promise.all(document.getAnimations().map((each) => each.finished.catch(() => 0)))")
+        answer = await self.call("Page.captureScreenshot", optimizeForSpeed=False)
+        return base64.b64decode(answer["data"])
+
     async def screenshot(self) -> bytes:
         """A picture of the whole page, as PNG."""
         answer = await self.call("Page.captureScreenshot", captureBeyondViewport=True)

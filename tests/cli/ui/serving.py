@@ -72,9 +72,9 @@ class Reader:
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[Reader]:
-    """The server, and a client without a session."""
-    board, links = Board(moment(1)), list[str]()
+async def serving(board: Board | None = None) -> AsyncIterator[Reader]:
+    """The server with the pictures of *board*, by default the example, and a client without a session."""
+    board, links = board or Board(moment(1)), list[str]()
     source = Source("https://k8s.example.com:6443", is_live=True, service_page=page_of)
     server = UIServer(board, source, files=PAGE, announce=links.append)
     async with server.serving() as port, aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as client:
