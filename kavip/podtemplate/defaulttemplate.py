@@ -99,14 +99,6 @@ def _shape(content: Any) -> Iterator[tuple[str, str]]:
             yield path, f"{str(name)[:64]!r}: unknown field; {_WANT}"
         elif not isinstance(value, dict):
             yield path, f"{name}: want an object"
-        elif not _has_text_keys(value):
-            yield path, f"{name}: want text as keys"
-
-
-def _has_text_keys(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(isinstance(key, str) and _has_text_keys(each) for key, each in value.items())
-    return all(map(_has_text_keys, value)) if isinstance(value, list) else True
 
 
 # --- places -----------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ FAULTS: dict[str, tuple[bytes, str]] = {
     "a list": (b"- a\n", "line 1, column 1: want one YAML object"),
     "an object of Kubernetes": (b"spec: {}\nkind: DaemonSet\n", "line 2, column 1: 'kind': unknown field"),
     "text": (b"spec: x\n", "line 1, column 1: spec: want an object"),
-    "numbers as keys": (b"metadata:\n  labels: {1: x}\n", "line 1, column 1: metadata: want text as keys"),
+    "no text as key": (b"metadata:\n  labels: {null: x}\n", "line 2, column 11: not YAML: a key is no text"),
     "a key twice": (b"spec:\n  a: 1\n  a: 2\n", 'line 3, column 3: the key "a" occurs twice'),
     "two documents": (b"spec: {}\n---\nspec: {}\n", "line 3, column 1: a second document"),
     "no UTF-8": (b"spec:\n  a: \xff\n", "line 2, column 6: want UTF-8"),
@@ -41,6 +41,11 @@ def test_faults_have_a_place(case: str) -> None:
     found = read(WHERE, content)
     assert found.patch is None
     assert found.fault.startswith(f"{WHERE}: {wanted}")
+
+
+def test_numbers_as_keys_are_text() -> None:
+    """So kubectl reads them, too."""
+    assert read(WHERE, b"metadata:\n  labels: {1: x}\n").patch == {"metadata": {"labels": {"1": "x"}}}
 
 
 @pytest.mark.parametrize("content", [b"", b"# nothing\n", b"---\n"])

@@ -17,6 +17,7 @@ command line is wrong, or there is no answer.
 * :mod:`~kavip.cli.commands.convert`: Services with ``externalIPs`` become LoadBalancer Services, in a cluster or in
   files (:mod:`~kavip.cli.commands.rewriting`);
 * :mod:`~kavip.cli.commands.importing`: objects and Services of other load balancers;
+* :mod:`~kavip.cli.commands.progress`: how far a command is that takes long;
 * :mod:`~kavip.cli.commands.vrids`: the VRIDs of an OpenShift cluster;
 * :mod:`~kavip.cli.commands.shellcompletion`: completion in shells.
 """
