@@ -1,5 +1,6 @@
 """The cost of a decision as a number of operations, which no other load on the machine changes."""
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -17,9 +18,11 @@ def instructions(operation: Callable[[], object]) -> int:
         return trace
 
     before = sys.gettrace()
+    gc.disable()  # hypothesis has a callback in Python, which would count
     sys.settrace(trace)
     try:
         operation()
     finally:
         sys.settrace(before)
+        gc.enable()
     return count

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
@@ -25,9 +26,11 @@ def printed(*, on_terminal: bool, **variables: str) -> str:
     with os.fdopen(writer, "wb") as stream:
         command = (sys.executable, "-c", PROGRAM)
         subprocess.run(command, cwd=ROOT, env=environment, stdout=stream, stderr=stream, check=True, timeout=120)
-        text = os.read(reader, 1 << 16).decode()
-    os.close(reader)
-    return text
+    parts = []
+    with os.fdopen(reader, "rb", buffering=0) as stream, suppress(OSError):  # EIO: the terminal has no other end now
+        while part := stream.read(1 << 16):
+            parts.append(part)
+    return b"".join(parts).decode()
 
 
 def test_a_terminal_shows_one_line_that_is_replaced() -> None:
