@@ -95,7 +95,7 @@ async def test_a_repeated_connection_attempt_is_no_answer() -> None:
 
 
 async def test_the_page_is_read_as_a_browser_does() -> None:
-    """With the token of the link: the node of a VIP, again and again, and none for an address that nobody has."""
+    """With the token of the link: the node of a VIP, twice, and no node for an address that no Service has."""
     async with serving() as server:
         reader = await asyncio.to_thread(Reader, server.links[-1])
         for _ in range(2):

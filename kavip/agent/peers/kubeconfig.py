@@ -112,7 +112,7 @@ def _content(entry: Mapping[str, Any], key: str, folder: Path) -> bytes:
 
 
 def _read(path: Path) -> bytes:
-    """The content of *path*; a pipe has none, so that nobody waits for who writes into it."""
+    """The content of *path*. A pipe counts as empty: the agent does not wait for a program that writes into it."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
         return file.read(_LARGEST) or b""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kavip import names
 from kavip.cli import flags
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def render(
     """
     from kavip.admission.chain import PolicyOptions
     from kavip.cli.sources import files
-    from kavip.cli.views import planoutput, simulate, static, staticplatforms
+    from kavip.cli.views import planoutput, simulate, static, staticnodes, staticplatforms
     from kavip.podtemplate.permissions import ALL_PERMITTED
     from kavip.reconcile.plan import ReconcileOptions
     from kavip.rendering import process
@@ -74,7 +75,7 @@ def render(
     if group:
         static.check_group(group, given)
     simulated = simulate.plan(
-        static.with_nodes(nodes, given),
+        staticnodes.with_nodes(nodes, given),
         group_namespaces=group_namespaces,
         settings=PolicyOptions(templates=ALL_PERMITTED),
         options=ReconcileOptions(image=image, templates=ALL_PERMITTED),
@@ -85,9 +86,7 @@ def render(
     for line in (*problems, *planoutput.untried_templates(simulated, group)):
         click.echo(line, err=True)
     if shape is None:
-        for key, text in simulated.configurations.items():
-            if group in ("", key):
-                click.echo(text, nl=False)
+        _print_texts(simulated, group)
         sys.exit(1 if problems else 0)
     for line in planoutput.refusals(simulated):
         click.echo(line, err=True)
@@ -105,15 +104,22 @@ def render(
     if shape == "unit":
         _write_units(groups, simulated, output_dir)
         return
-    if image == _IMAGE:
-        click.echo(f"the pods run {image}: name the image that their nodes have, or can pull, with --image", err=True)
-    _print_pods(groups, shape)
+    _print_pods(groups, shape, image=image)
 
 
-def _print_pods(groups: Sequence["StaticGroup"], shape: str) -> None:
+def _print_texts(simulated: "Simulation", group: str) -> None:
+    """Print the keepalived.conf of *group*, or of all."""
+    for key, text in simulated.configurations.items():
+        if group in ("", key):
+            click.echo(text, nl=False)
+
+
+def _print_pods(groups: Sequence["StaticGroup"], shape: str, *, image: str) -> None:
     """Print the pods of *groups* in *shape*, and where they belong."""
     from kavip.cli.views import static, staticplatforms
 
+    if image == _IMAGE:
+        click.echo(f"the pods run {image}: name the image that their nodes have, or can pull, with --image", err=True)
     if shape == "butane":
         _print_objects([staticplatforms.butane(groups)])
     elif shape == "machineconfig":
@@ -134,13 +140,14 @@ def _print_objects(objects: Iterable[Mapping[str, Any]]) -> None:
 
 def _print_requirements(groups: Sequence["StaticGroup"], simulated: "Simulation") -> None:
     """Print what each group needs on its nodes; raises an error for a group without a node."""
-    from kavip.cli.views import static
+    from kavip.cli.views import static, staticnodes
 
     for each in groups:
         group = simulated.snapshot.groups[each.key]
         if not (nodes := simulated.snapshot.group_nodes(group)):
             raise click.UsageError(f"group {each.key} has no node: name them with --node NAME=ADDRESS")
-        lacking = static.lacking_families(each, nodes) if group.spec.unicast_enabled else ()
+        config = each.config_map["data"][names.CONFIG_KEY]
+        lacking = staticnodes.lacking_families(config, nodes) if group.spec.unicast_enabled else ()
         for line in (*lacking, *static.required_files(each)):
             click.echo(f"{each.key}: {line}", err=True)
 

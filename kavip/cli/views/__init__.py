@@ -9,6 +9,7 @@ Decisions about the objects of files or a cluster, and their output as text, JSO
   of one object; :mod:`~kavip.cli.views.switchover`: the part that all nodes change at one instant;
 * :mod:`~kavip.cli.views.static`: a group without an API server, as static pods or systemd units;
   :mod:`~kavip.cli.views.staticplatforms`: these pods in the shape of a platform;
+  :mod:`~kavip.cli.views.staticnodes`: their nodes, as the command line names them;
 * :mod:`~kavip.cli.views.explain`: why a Service has its addresses or none; :mod:`~kavip.cli.views.explainoutput`: the
   output of explain; :mod:`~kavip.cli.views.places`: the interfaces of addresses;
   :mod:`~kavip.cli.views.noderanks`: the order of the nodes;

@@ -14,20 +14,17 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final
 
-import msgspec
 import yaml
 
 from kavip import names
-from kavip.api.address import Address, parse_address
-from kavip.api.cluster import Node, NodeAddress, NodeStatus
+from kavip.api.cluster import Node
 from kavip.api.group import KeepalivedGroup
-from kavip.api.meta import Metadata
+from kavip.cli.views.staticnodes import INTERNAL_IP
 from kavip.errors import BadInput
 from kavip.podtemplate.containers import LISTS, OWN_NAMES
 from kavip.podtemplate.guard import RESERVED_VOLUMES
 from kavip.reconcile.group.manifests import CA_DIR, CONFIG_DIR, PASSWORD_DIR, RUN_DIR
 from kavip.snapshot import Object
-from kavip.vrrp.running import running_instances
 
 Manifest = Mapping[str, Any]
 
@@ -42,11 +39,9 @@ KUBECONFIG: Final = "kubeconfig"
 STATE_DIR: Final = "/var/lib/kavip"
 """Where the last nodes are kept: on the node and in the pod."""
 
-_INTERNAL: Final = "InternalIP"
 _ACCESS: Final = "access"
 _STATE: Final = "state"
 _PREFIX: Final = "kavip.io/"
-_NODE: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _NODE_NAME: Final = "KAVIP_AGENT_NODE_NAME"
 _OBJECTS: Final = frozenset(
     {"configMap", "configMapKeyRef", "configMapRef", "secret", "secretKeyRef", "secretRef", "serviceAccountToken"}
@@ -184,48 +179,6 @@ def check_group(key: str, objects: Iterable[Object]) -> None:
         raise BadInput("--group", key, "no such group in the files" + (f"; did you mean {meant}?" if meant else ""))
 
 
-def with_nodes(given: Sequence[str], objects: Sequence[Object]) -> list[Object]:
-    """
-    *objects*, and the nodes *given* as ``NAME=ADDRESS[,ADDRESS]``, which all groups among *objects* select.
-
-    Raises :class:`BadInput`.
-    """
-    labels: dict[str, str] = {}
-    found = list(objects)
-    for index, each in enumerate(objects if given else ()):
-        if isinstance(each, KeepalivedGroup):
-            labels |= each.spec.node_selector or {}
-            spec = msgspec.structs.replace(each.spec, affinity=None)  # it may select labels that are unknown here
-            found[index] = msgspec.structs.replace(each, spec=spec)
-    nodes = [_node(text, labels) for text in given]
-    _check_distinct(nodes, [each for each in objects if isinstance(each, Node)])
-    return [*found, *nodes]
-
-
-def _check_distinct(given: Iterable[Node], others: Iterable[Node]) -> None:
-    """Raise :class:`BadInput` if a *given* node has the name or an address of another: it would be no peer of it."""
-    known: dict[str | Address, str] = {}
-    for node in others:
-        known |= dict.fromkeys((node.metadata.name, *node.addresses("InternalIP")), node.metadata.name)
-    for node in given:
-        name = node.metadata.name
-        if name in known:
-            raise BadInput("--node", name, "is there twice; want each node once")
-        for address in node.addresses("InternalIP"):
-            if address in known:
-                raise BadInput("--node", f"{name}={address}", f"{known[address]} has this address; want its own")
-        known |= dict.fromkeys((name, *node.addresses("InternalIP")), name)
-
-
-def _node(text: str, labels: Mapping[str, str]) -> Node:
-    name, _, addresses = text.partition("=")
-    if not addresses or not _NODE.fullmatch(name):
-        raise BadInput("--node", text, "want NAME=ADDRESS[,ADDRESS], with the name of a node")
-    found = [parse_address(each, "--node") for each in addresses.split(",")]
-    status = NodeStatus([NodeAddress(_INTERNAL, str(each)) for each in found])
-    return Node(Metadata(name=name, labels=dict(labels)), status=status)
-
-
 def yaml_of(manifest: Manifest) -> str:
     """*manifest* as a YAML document."""
     return "---\n" + yaml.dump(manifest, Dumper=_Dumper, sort_keys=False, width=1000)
@@ -285,24 +238,13 @@ def systemd_files(group: StaticGroup, nodes: Sequence[Node]) -> Mapping[str, str
     found: dict[str, str] = {}
     for node in nodes:
         root, name = f"{node.metadata.name}{group.folder}", node.metadata.name
-        address = next(iter(node.addresses(_INTERNAL)), "")
+        address = next(iter(node.addresses(INTERNAL_IP)), "")
         for key, value in group.config_map["data"].items():
             found[f"{root}/{key}"] = value
         found[f"{root}/node.env"] = f"{_NODE_NAME}={name}\nKAVIP_AGENT_NODE_IP={address}\n"
         found[f"{name}/{UNITS}/{unit}.service"] = _keepalived_unit(group, unit)
         found[f"{name}/{UNITS}/{unit}-agent.service"] = _agent_unit(group, unit)
     return dict(sorted(found.items()))
-
-
-def lacking_families(group: StaticGroup, nodes: Sequence[Node]) -> Iterator[str]:
-    """The *nodes* of a unicast *group* without an address of a family of its VIPs, one line for each family."""
-    instances = running_instances(group.config_map["data"][names.CONFIG_KEY]).values()
-    for family in sorted({each.family for instance in instances for each in instance.carried}):
-        having = {node.metadata.name for node in nodes if family in {each.family for each in node.addresses(_INTERNAL)}}
-        if lacking := sorted({node.metadata.name for node in nodes} - having):
-            result = "do not hold" if having else "use multicast for"
-            remedy = f"give --node an IPv{family} address of each"
-            yield f"nodes without an IPv{family} address {result} IPv{family} VIPs: {', '.join(lacking)}; {remedy}"
 
 
 def required_files(group: StaticGroup) -> tuple[str, ...]:
