@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, NoReturn
 from kavip import names, telemetry
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
-from kavip.api.workload import ConfigMap, ConfigMapIdentity
+from kavip.api.workload import ConfigMap, ConfigMapIdentity, without_content
 from kavip.kube import resources
 from kavip.kube.client import Client
 from kavip.kube.informer import Informer
@@ -79,6 +79,7 @@ class Caches:
         """The informer of Services."""
         self._counted: dict[int, int] = {}  # errors that the metric has, by the number of the informer
         self._namespaces: Informer[Any]
+        self._groups: Informer[Any]
         for resource in resources.DECISION_KINDS:
             informer: Informer[Object] = Informer(client, resource)  # type: ignore[arg-type]  # one of Object
             if resource is resources.POOLS:
@@ -87,6 +88,8 @@ class Caches:
                 self._namespaces = informer
             if resource is resources.SERVICES:
                 self.services = informer
+            if resource is resources.GROUPS:
+                self._groups = informer
             informer.subscribe(self._update)
             self.informers.append(informer)
         slices: Resource[Any] = resources.ENDPOINT_SLICES
@@ -114,6 +117,7 @@ class Caches:
                 labels=labels,
                 fields=fields,
                 lacks_namespace=lambda: self._lacks(namespace),
+                transform=self._without_unused_content,
             )
             made.subscribe(self._update_owned)
             self.informers.append(made)
@@ -123,6 +127,16 @@ class Caches:
             informer(kind, labels=names.GROUP_LABEL)
         self._monitoring += [informer(kind, labels=names.GROUP_LABEL) for kind in _MONITORING]
         informer(resources.DAEMONSET_EVENTS, fields=_FAILURES)
+
+    def _without_unused_content(self, obj: Owned) -> Owned:
+        """
+        *obj*; a ConfigMap that is not of a group keeps no content, for any user may label any number of them.
+
+        If its group comes later, :class:`~kavip.controller.configmapreader.ConfigMapReader` reads the content.
+        """
+        if not isinstance(obj, ConfigMap) or self.snapshot.any_group(obj.metadata.key):
+            return obj
+        return without_content(obj)
 
     def _watch_templates(self, client: Client, namespace: str) -> None:
         """Watch the versions of ConfigMaps in *namespace* with templates of keepalived.conf; "": in all."""
@@ -179,6 +193,8 @@ class Caches:
     async def fill(self, informer: Informer[Any]) -> NoReturn:
         """Keep the cache of *informer* current, once :meth:`open` or :meth:`refresh` was called."""
         await self._open.wait()
+        if informer.resource is resources.CONFIGMAPS:
+            await self._groups.synced.wait()  # they tell which content is kept
         await informer.run()
 
     async def synced(self) -> None:
@@ -246,6 +262,10 @@ class Caches:
             self._update_published(group)
         if self._enqueue is not None and self.snapshot.any_group(group):
             self._enqueue(Key(KeyKind.GROUP, group))
+
+    def store_published(self, configmap: ConfigMap) -> None:
+        """Keep *configmap* of a group, with its content."""
+        self._update_owned(self.objects.configmaps.get(configmap.metadata.key), configmap)
 
     def _update_template(self, old: ConfigMapIdentity | None, new: ConfigMapIdentity | None) -> None:
         """Enqueue the groups that name the ConfigMap."""

@@ -1,5 +1,6 @@
-"""The caches of a replica: cool-downs, and the selector for EndpointSlices."""
+"""The caches of a replica: cool-downs, the selector for EndpointSlices, and which content is kept."""
 
+import asyncio
 from datetime import datetime, timedelta
 from typing import Any, cast
 
@@ -8,12 +9,14 @@ import pytest
 from kavip import names
 from kavip.api.group import ConfigTemplateRef
 from kavip.api.meta import Identity
-from kavip.api.workload import ConfigMapIdentity
+from kavip.api.workload import ConfigMap, ConfigMapIdentity, without_content
 from kavip.caches import Caches, selector
 from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pools import Pools
 from kavip.kube import resources
 from kavip.kube.client import Client
+from kavip.kube.codec import Changed
+from kavip.kube.resources import Resource
 from kavip.podtemplate.permissions import NOTHING_PERMITTED, TemplatePermissions
 from kavip.reconcile.plan import Key, KeyKind
 from tests.reconcile.simulatedcluster import GROUP, NOW
@@ -141,3 +144,52 @@ def test_configmaps_with_templates_are_watched_where_they_are_permitted() -> Non
     caches._update_template(version, None)
     assert woken == [Key(KeyKind.GROUP, name) for name in ("lb/edge", "lb/next")] * 2
     assert caches.templates.versions == {}
+
+
+def test_only_configmaps_of_groups_keep_their_content() -> None:
+    """Any user may label others: of them a name stays. The list waits for that of the groups."""
+    caches = Caches(cast(Client, None), owned=True)
+    informer: Any = next(each for each in caches.informers if each.resource is resources.CONFIGMAPS)
+    groups: Any = next(each for each in caches.informers if each.resource is resources.GROUPS)
+    groups._replace([build.group("lb/edge")], [])
+
+    def labelled(key: str, version: str) -> ConfigMap:
+        labels = {names.GROUP_LABEL: "edge", "more": "x"}
+        metadata = build.metadata(key, resource_version=version, labels=labels, annotations={"note": "long"})
+        return ConfigMap(metadata=metadata, data={"more": "long"}, binary_data={"more": "AAAA"})
+
+    informer._replace([labelled("lb/edge", "1"), labelled("lb/more", "1")], [])
+    informer._handle(Changed(labelled("shop/edge", "2")))
+    informer._handle(Changed(labelled("lb/more", "3")))
+    assert caches.objects.configmaps["lb/edge"] == labelled("lb/edge", "1")
+    for key, version in (("shop/edge", "2"), ("lb/more", "3")):
+        kept = caches.objects.configmaps[key]
+        assert kept == without_content(labelled(key, version))
+        assert (kept.metadata.labels, kept.metadata.resource_version) == ({names.GROUP_LABEL: "edge"}, version)
+        assert not kept.has_content
+    assert caches.objects.configmaps["lb/edge"].has_content
+
+
+async def test_configmaps_are_listed_after_the_groups() -> None:
+    """The groups decide whose content is kept."""
+    caches, began = Caches(cast(Client, None), owned=True), list[str]()
+    caches.open()
+    fill: Any = caches.fill  # returns here
+
+    def filled(resource: Resource[Any]) -> Any:
+        informer: Any = next(each for each in caches.informers if each.resource is resource)
+
+        async def run() -> None:
+            began.append(resource.kind)
+
+        informer.run = run
+        return informer
+
+    waiting = asyncio.create_task(fill(filled(resources.CONFIGMAPS)))
+    groups = filled(resources.GROUPS)
+    await fill(groups)
+    await fill(filled(resources.PODS))
+    assert began == [names.KEEPALIVED_GROUP, names.POD]
+    groups.synced.set()
+    await waiting
+    assert began == [names.KEEPALIVED_GROUP, names.POD, names.CONFIG_MAP]

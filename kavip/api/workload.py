@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from kavip import names
 from kavip.api.meta import Identity, Metadata, OwnerReference, Passthrough, Wire, field
 
 
@@ -67,6 +68,18 @@ class ConfigMap(Wire, frozen=True):
     metadata: Metadata = Metadata()
     data: dict[str, str] | None = None
     binary_data: dict[str, str] | None = None
+
+    @property
+    def has_content(self) -> bool:
+        """Whether it has data."""
+        return bool(self.data or self.binary_data)
+
+
+def without_content(configmap: ConfigMap) -> ConfigMap:
+    """The same version of *configmap*, with the label of its group alone."""
+    whole = configmap.metadata
+    kept = {key: getattr(whole, key) for key in Identity.__struct_fields__}
+    return ConfigMap(metadata=Metadata(**kept, labels={names.GROUP_LABEL: whole.label(names.GROUP_LABEL)}))
 
 
 class ConfigMapIdentity(Wire, frozen=True):

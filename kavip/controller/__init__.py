@@ -7,7 +7,7 @@ The controller: what the replica that leads does. All of it is I/O; the decision
 * :mod:`~kavip.controller.writer`: the only writer of Plans;
 * :mod:`~kavip.controller.chartvalues`: applies the pools and groups of the chart's values;
 * :mod:`~kavip.controller.templatefile`: reads the patch of all pods;
-* :mod:`~kavip.controller.templatereader`: reads the ConfigMaps with templates of keepalived.conf that groups name;
+* :mod:`~kavip.controller.configmapreader`: reads the content of ConfigMaps that groups name and the watches leave out;
 * :mod:`~kavip.controller.templaterenderer`: renders templates of keepalived.conf, one after the other;
 * :mod:`~kavip.controller.prober`: reads ``/state`` of every agent;
 * :mod:`~kavip.controller.probebudget`: how often a node is asked, by what its answers cost;

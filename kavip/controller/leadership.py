@@ -21,11 +21,11 @@ from kavip import names, telemetry
 from kavip.api.event import Note, ObjectReference
 from kavip.caches import Caches, Environment
 from kavip.controller.chartvalues import ChartValues
+from kavip.controller.configmapreader import ConfigMapReader
 from kavip.controller.metrics import GroupMetrics
 from kavip.controller.prober import AgentProber
 from kavip.controller.recovery import Recovery, recover_cooldowns
 from kavip.controller.templatefile import TemplateFile
-from kavip.controller.templatereader import TemplateReader
 from kavip.controller.templaterenderer import TemplateRenderer
 from kavip.controller.worker import Worker
 from kavip.controller.writer import Writer
@@ -204,7 +204,13 @@ class Leadership:
 
     def _renderer(self, queue: WorkQueue[Key]) -> TemplateRenderer:
         templates = self._caches.templates
-        reader = TemplateReader(self._client, templates, self._caches.snapshot.groups)
+        reader = ConfigMapReader(
+            self._client,
+            snapshot=self._caches.snapshot,
+            templates=templates,
+            objects=self._caches.objects,
+            store_published=self._caches.store_published,
+        )
         return TemplateRenderer(templates, changed=lambda group: queue.add(Key(KeyKind.GROUP, group)), read=reader.read)
 
     def _chart_values(self, client: Client, events: Events) -> ChartValues:

@@ -22,7 +22,6 @@ from kavip.kube.transport import JSON, TIMEOUT, Guard, Observe, Transport
 Body = Mapping[str, Any]
 PatchKind = Literal["merge", "strategic", "json"]
 
-PAGE: Final = 500
 _LIST_TIMEOUT: Final = 30.0  # per page: an API server that has just started first reads its storage
 _CONTENT_TYPES: Final[dict[PatchKind, str]] = {
     "merge": "application/merge-patch+json",
@@ -91,7 +90,7 @@ class Client:
         if exactly:
             query |= {"resourceVersion": exactly, "resourceVersionMatch": "Exact"}
         try:
-            return await self._pages(resource, path, {**query, "limit": str(PAGE)}, on_malformed, reuse)
+            return await self._pages(resource, path, {**query, "limit": str(resource.page_size)}, on_malformed, reuse)
         except Gone:
             return await self._pages(resource, path, query, on_malformed, reuse)
 

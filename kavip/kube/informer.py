@@ -66,14 +66,16 @@ class Informer(Generic[T]):
         fields: str = "",
         timing: InformerTiming | None = None,
         lacks_namespace: Callable[[], bool] = lambda: False,
+        transform: Callable[[T], T] = lambda obj: obj,
     ) -> None:
         """
         Start empty and not synced.
 
+        *transform* may return an object of the same version without what need not be kept, before it is stored.
         *lacks_namespace*: whether *namespace* does not exist. Then kavip may not read it: its Roles went with it.
         """
         self.resource, self.namespace = resource, namespace
-        self.lacks_namespace = lacks_namespace
+        self.lacks_namespace, self._transform = lacks_namespace, transform
         self.synced = asyncio.Event()
         self.is_available = False
         """Whether the kind is installed and may be read."""
@@ -168,7 +170,7 @@ class Informer(Generic[T]):
     def _reuse(self, obj: T) -> T:
         """The stored object if it is the same version; otherwise a list would keep a second copy of every object."""
         old = self._objects.get(obj.metadata.key)
-        return obj if old is None or _changes(old, obj) else old
+        return self._transform(obj) if old is None or _changes(old, obj) else old
 
     async def _watch_until_list_wanted(self) -> None:
         watching, wanted = asyncio.create_task(self._watch()), asyncio.create_task(self._list_wanted.wait())
@@ -206,7 +208,7 @@ class Informer(Generic[T]):
         match event:
             case Changed(obj):
                 self._version = obj.metadata.resource_version
-                self._put(obj)
+                self._put(self._transform(obj))
             case Deleted(key, version):
                 self._version = version or self._version
                 self._delete(key)

@@ -82,7 +82,7 @@ class Resource(Generic[T]):
 
     An *optional* kind need not be installed. With *tolerate_forbidden* kavip also works without the right to read it,
     as if there were no objects. *names*: kavip reads only objects with these names. *metadata_only*: lists and watches
-    request objects without their content, which may be large.
+    request objects without their content, which may be large. *page_size*: how many objects a page of a list has.
     """
 
     api_version: str
@@ -95,6 +95,7 @@ class Resource(Generic[T]):
     tolerate_forbidden: bool = False
     names: tuple[str, ...] = ()
     metadata_only: bool = False
+    page_size: int = 500
 
     @property
     def group(self) -> str:
@@ -154,7 +155,9 @@ PODS: Final = Resource(
 SECRETS: Final = Resource(
     "v1", "secrets", names.SECRET, Secret, uses=_by(Component.WEBHOOK, Scope.RELEASE, (*_READ, *_APPLY))
 )  # without create, get and patch if another program writes the certificate
-CONFIGMAPS: Final = Resource("v1", "configmaps", names.CONFIG_MAP, ConfigMap, uses=_OWNED)
+CONFIGMAPS: Final = Resource(
+    "v1", "configmaps", names.CONFIG_MAP, ConfigMap, uses=_OWNED, page_size=20
+)  # of up to 1 MiB each, and any user may label some
 TEMPLATE_CONFIGMAPS: Final = Resource(
     "v1",
     "configmaps",

@@ -9,16 +9,18 @@ from typing import Any
 import pytest
 
 from hack.testbed.controlplane import ControlPlane
+from kavip import names
 from kavip.api.address import parse_address
 from kavip.caches import Caches
+from kavip.controller.configmapreader import ConfigMapReader
 from kavip.controller.leadership import Leadership
 from kavip.controller.worker import WORKERS
 from kavip.errors import LeaseLost
 from kavip.kube.client import Client
 from kavip.kube.codec import WatchEvent
-from kavip.kube.resources import SERVICES, Resource, T
+from kavip.kube.resources import CONFIGMAPS, SERVICES, Resource, T
 from kavip.settings import Settings
-from tests.app.conftest import PATIENCE, Installation, a_group, a_pool, a_service
+from tests.app.conftest import PATIENCE, Installation, a_group, a_pool, a_service, object_of
 from tests.kube.conftest import running
 
 pytestmark = pytest.mark.apiserver
@@ -168,3 +170,32 @@ async def test_a_term_without_its_lease_writes_nothing(installation: Installatio
             await asyncio.sleep(1.0)
         own = [each for each in installation.plane.audit if each.agent.startswith("kavip/") and each.body is not None]
         assert own == []
+
+
+async def test_configmaps_of_no_group_cost_no_memory(installation: Installation) -> None:
+    """Any user may label large ones. What a group has published is read if the group comes later than its ConfigMap."""
+    text = {names.CONFIG_KEY: "a" * 100_000}
+    for name in ("edge", *(f"large{number}" for number in range(2 * CONFIGMAPS.page_size))):
+        labels = {names.GROUP_LABEL: "edge"}
+        installation.apply(object_of("ConfigMap", name, namespace="lb", labels=labels, data=text))
+    async with candidate(installation.plane) as (client, caches):
+        kept = caches.objects.configmaps
+        assert len(kept) == 1 + 2 * CONFIGMAPS.page_size
+        assert not any(each.has_content for each in kept.values())
+        templates, objects = caches.templates, caches.objects
+        reader = ConfigMapReader(
+            client,
+            snapshot=caches.snapshot,
+            templates=templates,
+            objects=objects,
+            store_published=caches.store_published,
+        )
+        installation.apply(a_group("edge"))
+        async with asyncio.timeout(PATIENCE):
+            while "lb/edge" not in caches.snapshot.groups:
+                await asyncio.sleep(0.05)
+        await reader.read("lb/edge")
+        assert [key for key, each in kept.items() if each.has_content] == ["lb/edge"]
+    async with candidate(installation.plane) as (_, caches):
+        assert [key for key, each in caches.objects.configmaps.items() if each.has_content] == ["lb/edge"]
+    installation.plane.kubectl("delete", "configmaps", "-n", "lb", "-l", names.GROUP_LABEL)

@@ -109,7 +109,7 @@ async def test_an_expired_page_restarts_the_list_without_pages(api: Api) -> None
         fake.objects[f"a/c{number:04}"] = configmap(f"a/c{number:04}", 1)
     items, version = await client.list(CONFIGMAPS)
     assert (len(items), version) == (1100, "1")
-    assert [query.get("limit") for query in fake.lists] == ["500"] * 3
+    assert [query.get("limit") for query in fake.lists] == ["20"] * 55
 
     async def expired(request: web.Request) -> web.StreamResponse | None:
         return refusal(410, "Expired") if "continue" in request.query else None
