@@ -4,6 +4,7 @@ The controller: what the replica that leads does. All of it is I/O; the decision
 * :mod:`~kavip.controller.leadership`: the queue, workers, prober and Events of one term of leadership;
 * :mod:`~kavip.controller.recovery`: cool-downs of addresses that were freed while no controller ran;
 * :mod:`~kavip.controller.worker`: takes a key from the queue, reconciles it, carries the Plan out;
+* :mod:`~kavip.controller.delays`: when a key may be reconciled;
 * :mod:`~kavip.controller.writer`: the only writer of Plans;
 * :mod:`~kavip.controller.chartvalues`: applies the pools and groups of the chart's values;
 * :mod:`~kavip.controller.templatefile`: reads the patch of all pods;

@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from math import inf
 from typing import Final, Protocol
 
 import structlog
@@ -18,6 +17,7 @@ import structlog
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
+from kavip.controller.delays import Delays
 from kavip.controller.writer import Writer
 from kavip.errors import ApiError, Conflict, Forbidden, LeaseLost, QueueClosed, Rejected, Throttled
 from kavip.ipam.request import read_request
@@ -43,12 +43,10 @@ from kavip.reconcile.plan import (
     ProbeTarget,
     ReconcileOptions,
     ServicePlan,
-    StatusPatch,
 )
 from kavip.reconcile.pool import plan_pool
 from kavip.reconcile.predicate import PendingWrites
 from kavip.reconcile.service.reconcile import plan_service
-from kavip.reconcile.service.throttle import WriteBudget
 from kavip.snapshot import Snapshot
 from kavip.telemetry import ADDRESS_CONFLICTS, ALLOCATION_SECONDS, RECONCILE_SECONDS, RECONCILES, RESULTS
 from kavip.vrrp.configtemplate import RenderRequest
@@ -57,13 +55,8 @@ log = structlog.get_logger()
 
 WORKERS: Final = 32
 """Status writes in flight: five to seven times as fast as one after the other."""
-FOLD: Final = 0.3
-"""Seconds within which the changes of a group make one new configuration."""
-POOL_INTERVAL: Final = 1.0
-"""Seconds between two status writes of a pool; :data:`FOLD` while addresses cool down."""
 GROUP_DELAY: Final = 0.05
 """Seconds by which the plan of a group is delayed, so that the write of the Service that caused it goes first."""
-_GROUP_SHARE: Final = 4  # times as long as the plan of a group took, the group is not planned again
 _RESULTS: Final = {  # looked up once: labels() costs as much as a small plan
     (kind, result): RECONCILES.labels(kind, result) for kind in KeyKind for result in RESULTS
 }
@@ -134,8 +127,7 @@ class Worker:
         self._queue, self._writer, self._pending = queue, writer, pending
         self._prober, self._notify, self._options, self._now, self._clock = prober, notify, options, now, clock
         self._template, self._renderer = template, renderer
-        self._not_before: dict[Key, float] = {}  # when a group or pool may be reconciled again
-        self._budget = WriteBudget()
+        self._delays = Delays(snapshot, now=now, clock=clock)
         self._dirty_since: dict[Key, float] = {}  # of Services
 
     def add(self, key: Key) -> None:
@@ -171,7 +163,7 @@ class Worker:
                 async with self._queue.get() as key:
                     if key.kind is KeyKind.POOL:
                         self._expire_cool_downs()
-                    if (delay := self._delay(key)) > 0:
+                    if (delay := self._delays.of(key)) > 0:
                         self._queue.add_after(key, delay)
                     elif self._is_stale(key):
                         self._pending.requeue_on_return(key)
@@ -186,24 +178,6 @@ class Worker:
         """Free the addresses whose cool-down has ended, of any pool."""
         self._snapshot.ledger.cooldown.expire(self._now())
         self.requeue_waiters()
-
-    def _delay(self, key: Key) -> float:
-        """The seconds until *key* may be reconciled."""
-        match key.kind:
-            case KeyKind.SERVICE:
-                service = self._snapshot.services.get(key.name)
-                return self._budget.delay(service, now=self._clock()) if service is not None else 0.0
-            case KeyKind.GROUP:
-                return self._not_before.get(key, 0.0) - self._clock()
-            case KeyKind.POOL:
-                return min(self._not_before.get(key, 0.0) - self._clock(), self._next_expiry(key.name))
-
-    def _next_expiry(self, pool: str) -> float:
-        """The seconds until the next cool-down of *pool* ends."""
-        now = self._now()
-        return min(
-            ((rest.until - now).total_seconds() for rest in self._snapshot.ledger.cooldown.of(pool)), default=inf
-        )
 
     def _is_stale(self, key: Key) -> bool:
         """
@@ -262,7 +236,7 @@ class Worker:
         plan = self._decide(key)
         assigns, was_claimed = self._assigns(key, plan), self._snapshot.ledger.is_expecting(key.name)
         self._record(key, plan)
-        self._postpone(key, plan, spent=self._clock() - started)
+        self._delays.postpone(key, plan, spent=self._clock() - started)
         if isinstance(plan, ServicePlan) and plan.is_rewording and not self._queue.has_low_priority(key):
             self._queue.add_low_priority(key)
             return
@@ -319,7 +293,7 @@ class Worker:
         service, ledger = self._snapshot.services.get(key), self._snapshot.ledger
         if service is None:
             self._records.removals.pop(key, None)
-            self._budget.forget(key)
+            self._delays.forget(key)
             return
         if plan.claims is not None:
             ledger.expect(key, plan.claims, resource_version=service.metadata.resource_version)
@@ -346,21 +320,6 @@ class Worker:
         if plan.target is not None:
             self._prober.set_target(key, plan.target)
 
-    def _postpone(self, key: Key, plan: Plan, *, spent: float) -> None:
-        """
-        Fold what comes next: the first change is written at once, those that follow it together.
-
-        A group whose plan takes long, because it is large, is postponed in proportion, so that other keys get a turn.
-        """
-        if key.kind is KeyKind.SERVICE:
-            return
-        delay = spent * _GROUP_SHARE
-        if key.kind is KeyKind.POOL and plan.writes:
-            delay = POOL_INTERVAL if plan.requeue_after is None else FOLD
-        elif any(not isinstance(write, StatusPatch) for write in plan.writes):
-            delay = max(delay, FOLD)
-        self._not_before[key] = self._clock() + delay
-
     # --- after the decision -------------------------------------------------------------------------------------------
     async def _send(self, key: Key, plan: Plan, *, assigns: bool, was_claimed: bool) -> bool:
         """Send the writes of *plan*; False: an object was in the way."""
@@ -374,7 +333,7 @@ class Worker:
                 self._abandon_claims(key)
             raise
         if service is not None:
-            self._budget.spend(service, now=self._clock())
+            self._delays.spend(service)
         return is_done
 
     def _abandon_claims(self, key: Key) -> None:

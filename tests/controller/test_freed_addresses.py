@@ -64,7 +64,7 @@ async def test_a_waiting_service_in_deletion_does_not_block_the_next() -> None:
 
 async def test_an_address_after_its_cool_down_goes_to_a_waiting_service(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pool is planned at the end of a cool-down in spite of the debounce. Its status is written once for all."""
-    monkeypatch.setattr("kavip.controller.worker.FOLD", 60.0)
+    monkeypatch.setattr("kavip.controller.delays.FOLD", 60.0)
     pool = build.pool("edge", "192.0.2.128/32", cooldown_seconds=60)
     async with running_worker(web("shop/a", holds=["192.0.2.128"]), web("shop/b"), build.group(), pool) as fixture:
         fixture.snapshot.ledger.cooldown.lead(NOW)

@@ -10,7 +10,7 @@ from kavip import names
 from kavip.api.address import parse_address
 from kavip.api.lease import Lease, LeaseSpec
 from kavip.api.meta import Metadata
-from kavip.controller.worker import FOLD, POOL_INTERVAL
+from kavip.controller.delays import FOLD, POOL_INTERVAL
 from kavip.errors import Conflict, Forbidden, LeaseLost, Rejected, Unavailable
 from kavip.reconcile.observed.ownership import OwnerConflict
 from kavip.reconcile.observed.records import ObjectConflict
