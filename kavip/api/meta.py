@@ -88,20 +88,24 @@ class Requirements:
     The terms about one key become one. An unknown operator matches nothing.
     """
 
-    __slots__ = ("_absent", "_forbidden", "_is_satisfiable", "_present", "_values")
+    __slots__ = ("_absent", "_forbidden", "_has_terms", "_is_satisfiable", "_labels", "_present", "_values")
 
     def __init__(self, labels: Mapping[str, str] | None, terms: Iterable[Requirement] | None) -> None:
         """Compile both; in O(terms and values)."""
-        self._values = {key: frozenset((value,)) for key, value in (labels or {}).items()}
-        self._present, self._absent = set(self._values), set[str]()
+        self._labels = (labels or {}).items()
+        self._values: dict[str, frozenset[str]] = {}
+        self._present, self._absent = set[str](), set[str]()
         self._forbidden: set[tuple[str, str]] = set()
-        self._is_satisfiable = True
+        self._is_satisfiable, self._has_terms = True, False
         for term in terms or ():
             self._add(term)
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
-        """Whether *labels* satisfy every term."""
+        """Whether *labels* include the required ones and satisfy every term."""
         labels = labels or {}
+        return self._labels <= labels.items() and (not self._has_terms or self._satisfies_terms(labels))
+
+    def _satisfies_terms(self, labels: Mapping[str, str]) -> bool:
         return (
             self._is_satisfiable
             and self._present <= labels.keys()
@@ -111,7 +115,7 @@ class Requirements:
         )
 
     def _add(self, term: Requirement) -> None:
-        key, values = term.key, term.values or ()
+        self._has_terms, key, values = True, term.key, term.values or ()
         match term.operator:
             case "In":
                 self._present.add(key)

@@ -32,7 +32,7 @@ class Audience(NamedTuple):
 
     def has(self, request: Request, namespace_labels: Mapping[str, str] | None) -> bool:
         """Whether the pools serve *request*."""
-        return not self.pools[0].mismatch(request, namespace_labels)
+        return self.pools[0].serves(request.group, namespace_labels, request.labels)
 
 
 class Audiences:
