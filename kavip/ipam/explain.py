@@ -7,7 +7,6 @@ and the order are added. If the decision evaluates no pool, because nothing is m
 earlier, the rules have the results that a pool would have.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,7 +24,7 @@ from kavip.ipam.ledger.usage import FamilyUsage
 from kavip.ipam.ownership import Ownership
 from kavip.ipam.pool import Pool
 from kavip.ipam.pools import Pools
-from kavip.ipam.ranges import FAMILY_NAMES
+from kavip.ipam.ranges import FAMILY_NAMES, count_families
 from kavip.ipam.request import Request, read_request
 from kavip.ipam.selection import Choice, Selection
 from kavip.names import Reason
@@ -246,7 +245,7 @@ class _PoolView:
         """The addresses and the quota that *pool* has for the Service."""
         request, ledger = self.selection.request, self.selection.ledger
         usage, offers, withdrawn = ledger.usage(pool.name), [], ledger.cooldown.withdrawn(pool.name)
-        for family, number in Counter(self.families).items():
+        for family, number in count_families(self.families).items():
             offer = ledger.offers.offer(pool, family, request, number, beside=self.stay)
             is_enough = len(offer) == number
             offers.append(is_enough)

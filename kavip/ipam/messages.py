@@ -5,7 +5,6 @@ Every refusal of an address or of a pool is worded here, for conditions, Events 
 characters of a message stand alone, because kubectl cuts there.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -17,11 +16,15 @@ from kavip.api.refusal import SHOWN, Refusal, annotation_field, listed
 from kavip.ipam.ledger.cooldown import CoolingAddress
 from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.ledger.sharing import why_not_shared
+from kavip.ipam.ledger.usage import FamilyUsage
 from kavip.ipam.pool import Pool
 from kavip.ipam.pools import Pools
-from kavip.ipam.ranges import FAMILIES, FAMILY_NAMES
+from kavip.ipam.ranges import FAMILIES, FAMILY_NAMES, count_families
 from kavip.ipam.request import Request, Terms
 from kavip.names import Reason
+
+Usages = Mapping[int, FamilyUsage]
+"""The usage of each family that a pool has."""
 
 MAX_POOLS: Final = 100
 """Pools that are evaluated for the sake of a message."""
@@ -149,16 +152,16 @@ def no_address(
 
     *families*: one for each address. *others*: pools that have free addresses and do not serve it, each with the cause.
     """
-    evaluated = pools[:MAX_POOLS]
-    able, lacking = _partition(evaluated, lambda pool: all(map(pool.has, families)))
+    evaluated, needs = pools[:MAX_POOLS], count_families(families)
+    able, lacking = _partition(evaluated, lambda pool: all(map(pool.has, needs)))
     if not request.require_all and not able:  # PreferDualStack accepts any family
-        able, lacking = _partition(evaluated, lambda pool: any(map(pool.has, families)))
-    at_quota, full = _partition(able, lambda pool: _has_free(pool, families, ledger))
-    texts = [f"pool {pool.name} {_describe_lack(pool, families, ledger)}" for pool in full[:SHOWN]]
+        able, lacking = _partition(evaluated, lambda pool: any(map(pool.has, needs)))
+    usages = {pool.name: ledger.usage(pool.name) for pool in able}
+    at_quota, full = _partition(able, lambda pool: _has_free(usages[pool.name], needs))
+    texts = [f"pool {pool.name} {_describe_lack(pool.name, usages[pool.name], needs, ledger)}" for pool in full[:SHOWN]]
     texts += [_describe_quota(pool, request, ledger) for pool in at_quota[: SHOWN - len(texts)]]
     texts += [
-        f"pool {pool.name} has no {_lacking_families(pool, families)} addresses"
-        for pool in lacking[: SHOWN - len(texts)]
+        f"pool {pool.name} has no {_lacking_families(pool, needs)} addresses" for pool in lacking[: SHOWN - len(texts)]
     ]
     with_free = [f"{which} {'has' if one else 'have'} room but {why}" for which, why, one in _by_cause(others)]
     text = "; ".join((_join(texts, more=len(pools) - len(texts)), *with_free))
@@ -175,22 +178,26 @@ def no_address(
     return Refusal(Reason.FAMILY_NOT_AVAILABLE, f"{text}; {remedy}", field or "spec.ipFamilyPolicy")
 
 
-def _describe_lack(pool: Pool, families: Sequence[int], ledger: Ledger) -> str:
-    """That *pool* is full, or has too few free addresses of *families*, with the numbers."""
-    usage, needs = ledger.usage(pool.name), Counter(families)
-    is_full = any(family in usage and not usage[family].available for family in needs)
-    text = f"{'is full' if is_full else 'has too few'}: {describe_full(pool.name, families, ledger)}"
-    return text if is_full and max(needs.values()) == 1 else f"{text}; {len(families)} needed"
+def _describe_lack(pool: str, usages: Usages, needs: Mapping[int, int], ledger: Ledger) -> str:
+    """That *pool* is full, or has too few free addresses for *needs*, with the numbers."""
+    is_full = any(family in usages and not usages[family].available for family in needs)
+    text = f"{'is full' if is_full else 'has too few'}: {describe_full(pool, usages, needs, ledger)}"
+    return text if is_full and max(needs.values()) == 1 else f"{text}; {sum(needs.values())} needed"
 
 
-def describe_full(pool: str, families: Sequence[int], ledger: Ledger) -> str:
-    """The numbers of those *families* of *pool* that have too few free addresses; "" if all have enough."""
-    texts, needs = [], Counter(families)
-    for family, usage in ledger.usage(pool).items():
-        if usage.available < needs[family]:
+def describe_full(pool: str, usages: Usages, needs: Mapping[int, int], ledger: Ledger) -> str:
+    """
+    The numbers of the families of *pool* that have fewer free addresses than *needs*; "" if all have enough.
+
+    *usages*: of its families; *needs*: how many addresses of each.
+    """
+    texts = []
+    for family, usage in usages.items():
+        if usage.available < needs.get(family, 0):
             kind = f"{FAMILY_NAMES[family]} " if len(needs) > 1 else ""
             kept_back = usage.total - usage.assigned - usage.cooling - usage.available
-            taken = sum(each.address.family == family for each in ledger.cooldown.withdrawn(pool))
+            resting = ledger.cooldown.withdrawn(pool) if usage.cooling else ()
+            taken = sum(each.address.family == family for each in resting)
             rest = f", {usage.cooling - taken} cooling down (cooldownSeconds)" if usage.cooling > taken else ""
             rest += f", {taken} in use by other machines on the LAN" if taken else ""
             rest += f", {kept_back} kept back (reservations, nodes, groups, API server)" if kept_back > 0 else ""
@@ -244,13 +251,12 @@ def _partition(pools: Iterable[Pool], matches: Callable[[Pool], bool]) -> tuple[
     return found
 
 
-def _has_free(pool: Pool, families: Sequence[int], ledger: Ledger) -> bool:
-    usage = ledger.usage(pool.name)
-    return all(usage[family].available >= number for family, number in Counter(families).items() if family in usage)
+def _has_free(usages: Usages, needs: Mapping[int, int]) -> bool:
+    return all(usages[family].available >= number for family, number in needs.items() if family in usages)
 
 
-def _lacking_families(pool: Pool, families: Sequence[int]) -> str:
-    return " or ".join(FAMILY_NAMES[family] for family in dict.fromkeys(families) if not pool.has(family))
+def _lacking_families(pool: Pool, families: Iterable[int]) -> str:
+    return " or ".join(FAMILY_NAMES[family] for family in families if not pool.has(family))
 
 
 def _describe_quota(pool: Pool, request: Request, ledger: Ledger) -> str:

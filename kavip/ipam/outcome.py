@@ -68,18 +68,19 @@ def _why_foreign(ownership: Ownership) -> str:
     return ""
 
 
-def assign(ownership: Ownership, stay: tuple[Address, ...], got: tuple[Address, ...] = ()) -> Allocation:
-    """The Service has *stay*, which it holds already, and *got*."""
-    found = _allocate(ownership, (*stay, *got))
+def assign_enough(ownership: Ownership, stay: tuple[Address, ...], got: tuple[Address, ...] = ()) -> Allocation:
+    """:func:`assign` for a Service that lacks addresses but can do without: the message says why it has no more."""
+    found = assign(ownership, stay, got)
     if found.reason is Reason.STRANDED and ownership.request.require_all:
         return found
     why = _why_not_more(ownership, found.addresses)
     return found._replace(message=f"{found.message}; {why}") if why else found
 
 
-def _allocate(ownership: Ownership, addresses: tuple[Address, ...]) -> Allocation:
-    """The Service has *addresses* from now on."""
-    flaws = [f"{address} {flaw}" for address in addresses if (flaw := ownership.flaw(address))]
+def assign(ownership: Ownership, stay: tuple[Address, ...], got: tuple[Address, ...] = ()) -> Allocation:
+    """The Service has from now on *stay*, which it holds already, and *got*, which pools that serve it offer."""
+    addresses = (*stay, *got)
+    flaws = [f"{address} {flaw}" for address in stay if (flaw := ownership.flaw(address))]
     pools = ownership.pool_names(addresses)
     if flaws:
         reason, message = Reason.STRANDED, write_stranded(addresses, listed(flaws))
@@ -145,8 +146,9 @@ def refuse(
     """The Service does not get what it requests, and has *addresses* instead: those that it may keep."""
     keep = ownership.first_of(ownership.keepable()) if addresses is None else addresses
     if not keep:
-        return replace(refusal, message=write_refused(refusal.message))
-    kept = _allocate(ownership, keep)
+        message = write_refused(refusal.message)
+        return refusal if message == refusal.message else replace(refusal, message=message)
+    kept = assign(ownership, keep)
     if kept.reason is Reason.STRANDED:  # this reason stays, so that the record is read as that of a stranded Service
         return kept._replace(message=f"{kept.message}; {refusal.message}", refusal=refusal)
     message = f"{refusal.message}{_number(ownership, keep)}"
@@ -157,5 +159,6 @@ def _number(ownership: Ownership, addresses: Sequence[Address]) -> str:
     """The recorded number of addresses per family, as long as the Service has or requests several."""
     request = ownership.request
     number = request.number if request.most == request.number else request.record.number
-    has_several = len(addresses) > len({address.family for address in addresses})
-    return write_number(number) if number > 1 or (number and has_several) else ""
+    if number > 1 or (number and len(addresses) > len({address.family for address in addresses})):
+        return write_number(number)
+    return ""

@@ -9,7 +9,7 @@ kavip leaves the whole status as it is, with ``ForeignStatus``, until ``kavip.io
 host name in status is never kavip's. While a status write of kavip is not observed yet, the status is kavip's.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, Self
 
 from kavip.api.address import Address
@@ -65,9 +65,11 @@ class Ownership(NamedTuple):
     def is_adopted(self, addresses: Iterable[Address]) -> bool:
         """Whether another controller wrote one of *addresses*, which the Service keeps, before kavip did."""
         record = self.request.record
-        if record.reason in FOREIGN_REASONS and not self.ledger.is_expecting(self.request.key):
-            return any(each in self.held for each in addresses)
-        return record.is_adopted and any(each in record.addresses for each in addresses)
+        if record.reason not in FOREIGN_REASONS:
+            return record.is_adopted and any(each in record.addresses for each in addresses)
+        if not self.held or self.ledger.is_expecting(self.request.key):
+            return False
+        return any(each in self.held for each in addresses)
 
     def surplus(self) -> tuple[Address, ...]:
         """The addresses that it holds beyond the number that it may keep."""
@@ -113,17 +115,17 @@ class Ownership(NamedTuple):
         return tuple(each for each in kept if each not in self.avoided) if self.avoided else kept
 
     def first_of(
-        self, addresses: tuple[Address, ...], *, most: int = 0, room_for: Iterable[Address] = ()
+        self, addresses: tuple[Address, ...], *, most: int = 0, room_for: Collection[Address] = ()
     ) -> tuple[Address, ...]:
         """
         Those of *addresses* that it may keep by number: first those requested by name, then the others in their order.
 
         *most*: of each family, if not the number that it may keep. *room_for*: addresses that it gets, too.
         """
-        if not addresses:
-            return ()
-        request = self.request
-        left = dict.fromkeys(request.families, most or request.most)
+        request, limit = self.request, most or self.request.most
+        if len(addresses) + len(room_for) <= limit:  # most decisions
+            return tuple(each for each in addresses if each.family in request.families)
+        left = dict.fromkeys(request.families, limit)
         for family in (each.family for each in room_for if each not in addresses):
             left[family] -= 1
         kept: set[Address] = set()

@@ -130,6 +130,11 @@ def first_overlap(ranges: Sequence[Range], wanted: Range) -> Range | None:
     return next((each for each in ranges[max(at - 1, 0) : at + 1] if each.overlaps(wanted)), None)
 
 
+def count_families(families: Sequence[int]) -> dict[int, int]:
+    """How often each of *families* occurs, in order; for few of them faster than a Counter."""
+    return {family: families.count(family) for family in families}
+
+
 def is_buggy(address: Address) -> bool:
     """Whether careless equipment may drop *address*: IPv4 that ends in .0 or .255."""
     return address.family == min(FAMILIES) and address.value & 255 in (0, 255)

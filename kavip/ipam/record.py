@@ -148,7 +148,7 @@ def write_refused(why: str, addresses: Sequence[Address] = ()) -> str:
     """The message of any other reason: *why*, and the *addresses* that the Service keeps nevertheless."""
     if addresses:
         return f"{why}{_BESIDE}{_format(addresses)}"
-    return f"{why}." if Record(Reason.INVALID_REQUEST, why).addresses else why
+    return f"{why}." if _BESIDE in why and Record(Reason.INVALID_REQUEST, why).addresses else why
 
 
 def write_number(number: int) -> str:

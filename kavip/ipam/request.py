@@ -6,7 +6,7 @@ reports all findings at once, and a Service with an invalid annotation still hol
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 from kavip import names
@@ -22,12 +22,13 @@ from kavip.names import Reason
 
 T = TypeVar("T")
 
-_ANY_NUMBER: Final = 1 << 30
-YOUNGEST: Final = "~"  # sorts after every timestamp
-_FAMILIES: Final = {name: family for family, name in FAMILY_NAMES.items()}
-
 Port = tuple[str, int]
 """Protocol and number."""
+
+_ANY_NUMBER: Final = 1 << 30
+YOUNGEST: Final = "~"  # sorts after every timestamp
+_NO_PORTS: Final[frozenset[Port]] = frozenset()
+_FAMILIES: Final = {name: family for family, name in FAMILY_NAMES.items()}
 
 
 class SharingTerms(NamedTuple):
@@ -96,11 +97,13 @@ class Request(NamedTuple):
         """The addresses of *family* that are requested by name, at most :attr:`number`."""
         return tuple(address for address in self.wanted if address.family == family) if self.wanted else ()
 
-    def lacking(self, held: Iterable[Address]) -> tuple[int, ...]:
+    def lacking(self, held: Collection[Address]) -> tuple[int, ...]:
         """The family of each address that is missing besides *held*: each one requested by name, and others."""
-        mine, result = frozenset(held), list[int]()
-        if not mine and not self.wanted:
-            return tuple(family for family in self.families for _ in range(self.number))
+        if self.number == 1 and not self.wanted:  # most Services
+            has = {address.family for address in held}
+            return tuple(family for family in self.families if family not in has) if has else self.families
+        mine = frozenset(held)
+        result: list[int] = []
         for family in self.families:
             named = self.wanted_of(family)
             kept = len(mine.intersection(named))
@@ -148,7 +151,7 @@ def read_request(service: Service, *, group: str | None = None) -> tuple[Request
         number=number,
         most=most,
         require_all=spec.ip_family_policy == "RequireDualStack",
-        wanted=tuple(address for address in wanted if address.family in families),
+        wanted=tuple(address for address in wanted if address.family in families) if wanted else (),
         legacy=legacy,
         pool=_take(annotations.POOL, service, findings) or "",
         group=declared if group is None else group,
@@ -169,8 +172,11 @@ def terms_of_unknown(key: str) -> Terms:
 
 
 def _take(annotation: Annotation[T], service: Service, findings: list[Refusal]) -> T | None:
+    given = service.metadata.annotations
+    if not given or annotation.key not in given:  # most of them
+        return None
     try:
-        return annotation.read(service.metadata.annotations)
+        return annotation.read(given)
     except BadInput as error:
         findings.append(Refusal.of(Reason.INVALID_REQUEST, error))
         return None
@@ -267,12 +273,13 @@ def _terms(service: Service, group: str, sharing_key: str | None) -> Terms:
         is_local = spec.external_traffic_policy == "Local"
         backend = tuple(sorted((spec.selector or {}).items())) if is_local else None
         sharing = SharingTerms(meta.namespace, sharing_key, group, backend)
-    ports = frozenset((port.protocol, port.port) for port in spec.ports or ()) if sharing else frozenset[Port]()
+    ports = frozenset((port.protocol, port.port) for port in spec.ports or ()) if sharing else _NO_PORTS
     return Terms(service.key, meta.namespace, meta.age_key, sharing, ports, leaving=bool(meta.deletion_timestamp))
 
 
 def _has_alien_entries(service: Service) -> bool:
-    return any(entry.hostname or not read_address(entry.ip) for entry in service.status.load_balancer.ingress or ())
+    entries = service.status.load_balancer.ingress
+    return entries is not None and any(entry.hostname or not read_address(entry.ip) for entry in entries)
 
 
 def _without_family(wanted: tuple[Address, ...], request: Request) -> list[Refusal]:

@@ -20,6 +20,7 @@ from kavip.ipam import messages, outcome
 from kavip.ipam.outcome import Allocation
 from kavip.ipam.ownership import Ownership
 from kavip.ipam.pool import ON_REQUEST, Pool
+from kavip.ipam.ranges import count_families
 from kavip.names import Reason
 
 _ANOTHER_POOL_HELPS: Final = frozenset(
@@ -38,11 +39,6 @@ def _choice(needed: Iterable[int], missing: Sequence[int]) -> Choice:
     """*needed*, and the rest of *missing*."""
     families = tuple(needed)
     return Choice(families, tuple((Counter(missing) - Counter(families)).elements()))
-
-
-def _numbers(families: tuple[int, ...]) -> dict[int, int]:
-    """How often each of *families* occurs, in order; for few of them faster than a Counter."""
-    return {family: families.count(family) for family in families}
 
 
 class Selection:
@@ -67,13 +63,15 @@ class Selection:
         got = self._select(missing, stay, chosen)
         if isinstance(got, Refusal):
             if stay and self.ownership.is_enough(stay):
-                return outcome.assign(self.ownership, stay)  # PreferDualStack: the other family may follow later
+                return outcome.assign_enough(self.ownership, stay)  # PreferDualStack: the other family may follow later
             return outcome.refuse(self.ownership, got)
-        addresses = (*stay, *got)
-        if self.ownership.is_enough(addresses):
+        if len(got) == len(missing):
             return outcome.assign(self.ownership, stay, got)
-        if addresses and self.accepts(addresses):
-            return outcome.assign_part(self.ownership, addresses)
+        if addresses := (*stay, *got):
+            if self.ownership.is_enough(addresses):
+                return outcome.assign_enough(self.ownership, stay, got)
+            if self.accepts(addresses):
+                return outcome.assign_part(self.ownership, addresses)
         return outcome.refuse(self.ownership, self._no_address(missing, stay, chosen))
 
     def accepts(self, addresses: tuple[Address, ...]) -> bool:
@@ -88,6 +86,8 @@ class Selection:
     # --- what stays -----------------------------------------------------------------------------------------------
     def staying(self, chosen: Pool | None) -> tuple[Address, ...]:
         """The addresses of the Service that agree with its request; the last ones go if there are too many."""
+        if not self.ownership.held:
+            return ()
         found = tuple(each for each in self.ownership.keepable() if self.may_stay(each, chosen))
         return self.ownership.first_of(found, room_for=self.request.wanted)
 
@@ -98,8 +98,10 @@ class Selection:
             return False
         if address in wanted or len(wanted) == self.request.number:
             return address in wanted
+        if chosen is None:
+            return True
         pool = self.pools.pool_of(address)
-        return chosen is None or pool is None or pool is chosen
+        return pool is None or pool is chosen
 
     def pool_of_stay(self, stay: tuple[Address, ...]) -> Pool | None:
         """The pool of the addresses that *stay*: all others come from the same pool."""
@@ -110,7 +112,7 @@ class Selection:
         keepable, wanted = self.ownership.keepable(), set(self.request.wanted)
         stranded = [each for each in keepable if not self.ownership.fits(each)]
         if stranded and (wanted.issubset(stranded) if wanted else refusal.reason is Reason.POOL_NOT_FOUND):
-            return outcome.assign(self.ownership, self.ownership.first_of(keepable))
+            return outcome.assign_enough(self.ownership, self.ownership.first_of(keepable))
         return outcome.refuse(self.ownership, refusal)
 
     # --- which pool -----------------------------------------------------------------------------------------------
@@ -186,21 +188,33 @@ class Selection:
 
     def offer(self, pool: Pool, choice: Choice, stay: tuple[Address, ...] = ()) -> tuple[Address, ...] | None:
         """The addresses of *choice* from *pool* besides *stay*, within the quota of the namespace; None: none."""
+        if len(choice.needed) == 1 and not choice.more:  # most decisions
+            return self._offer_one(pool, choice.needed[0], stay)
         offers, request = self.ledger.offers, self.request
-        needed, more = _numbers(choice.needed), _numbers(choice.more)
-        if not all(offers.may_have(pool, family, request, number) for family, number in needed.items()):
+        needed, more = count_families(choice.needed), count_families(choice.more)
+        got: list[Address] = []
+        further: list[Address] = []
+        for family in {**more, **needed}:
+            number = needed.get(family, 0)
+            if not offers.may_have(pool, family, request, number):
+                return None
+            found = offers.offer(pool, family, request, number + more.get(family, 0), beside=stay)
+            if len(found) < number:
+                return None
+            got += found[:number]
+            further += found[number:]
+        if not offers.is_within_quota(pool, got, request.namespace):
             return None
-        found = {
-            family: offers.offer(pool, family, request, needed.get(family, 0) + more.get(family, 0), beside=stay)
-            for family in {**needed, **more}
-        }
-        got = [address for family, number in needed.items() for address in found[family][:number]]
-        if len(got) < len(choice.needed) or not offers.is_within_quota(pool, got, request.namespace):
-            return None
-        for address in (each for family in more for each in found[family][needed.get(family, 0) :]):
+        for address in further:
             if offers.is_within_quota(pool, (*got, address), request.namespace):
                 got.append(address)
         return tuple(sorted(got, key=lambda address: request.families.index(address.family))) or None
+
+    def _offer_one(self, pool: Pool, family: int, stay: tuple[Address, ...]) -> tuple[Address, ...] | None:
+        """:meth:`offer` for a single address."""
+        offers, request = self.ledger.offers, self.request
+        got = offers.offer(pool, family, request, beside=stay)
+        return got if got and offers.is_within_quota(pool, got, request.namespace) else None
 
     def alternatives(self) -> Iterator[Pool]:
         """The pools that would serve the Service if it named them, whatever it requests today; in order."""
@@ -218,7 +232,7 @@ class Selection:
         for pool in islice(self.pools.in_force, messages.MAX_POOLS):
             if pool.name not in known:
                 usage = self.ledger.usage(pool.name)
-                needs = Counter(families).items()
+                needs = count_families(families).items()
                 if enough(family in usage and usage[family].available >= number for family, number in needs):
                     yield pool, pool.mismatch(self.request, self.labels) or ON_REQUEST
 

@@ -91,7 +91,7 @@ def _ready(pool: str, ledger: Ledger, *, is_accepted: bool) -> ConditionState:
             Reason.NO_ADDRESSES,
             "nothing is left to give: see spec.exclude, spec.avoidBuggyIPs, or on OpenShift rejectedCIDRs",
         )
-    full = messages.describe_full(pool, tuple(usage), ledger)
+    full = messages.describe_full(pool, usage, dict.fromkeys(usage, 1), ledger)
     if not any(family.available for family in usage.values()):
         return ConditionState("False", Reason.EXHAUSTED, f"full: {full}; free an address or add some to spec.addresses")
     free = " and ".join(FAMILY_NAMES[family] for family, each in usage.items() if each.available)

@@ -7,6 +7,24 @@ from types import FrameType
 from typing import Any
 
 
+def calls(operation: Callable[[], object]) -> int:
+    """How many functions written in Python *operation* calls."""
+    count = 0
+
+    def profile(_: FrameType, event: str, __: Any) -> None:
+        nonlocal count
+        count += event == "call"
+
+    gc.disable()  # hypothesis has a callback in Python, which would count
+    sys.setprofile(profile)
+    try:
+        operation()
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    return count
+
+
 def instructions(operation: Callable[[], object]) -> int:
     """How many bytecode instructions *operation* executes; work inside functions written in C counts as one."""
     count = 0

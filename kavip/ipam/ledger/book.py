@@ -12,7 +12,7 @@ from kavip.api.address import Address
 from kavip.ipam.ledger.claims import AddressClaim, AddressIndex, Claims, Owners
 from kavip.ipam.ledger.cooldown import Cooldown
 from kavip.ipam.ledger.holdings import Holding
-from kavip.ipam.ledger.usage import UsageByPool
+from kavip.ipam.ledger.usage import PoolUsage, UsageByPool
 from kavip.ipam.pools import Pools
 from kavip.names import Contest
 
@@ -55,7 +55,7 @@ class AddressBook:
         """Set the own addresses of *owner*; none: it is deleted."""
         gone, new = self.owners.replace(owner, addresses)
         for address in (*gone, *new):
-            self._update_disputed(address)
+            self._update_disputed(address, len(self.claims.of(address)))
         for address in gone:
             self._change(address)
         for address in new:
@@ -93,20 +93,18 @@ class AddressBook:
         had = was is not None or (was_claimed and claims.has_namespace(address, namespace))
         if now is not None and now.in_status and (was is None or not was.in_status):
             self._count_contests(address, now)
-        claims.put(address, key, was=was, now=now)
-        self._update_disputed(address)
-        if claims.may_clash(address):  # also if a third Service goes: it may be the one that the others shared with
+        count = claims.put(address, key, was=was, now=now)
+        self._update_disputed(address, count)
+        if count > 1 and claims.may_clash(address):  # also if a third goes, which the others may have shared with
             self.contest_changes.add(address)
-        is_claimed = address in claims
-        has = now is not None or (is_claimed and claims.has_namespace(address, namespace))
-        if was_claimed != is_claimed and address in self.requested:
+        has = now is not None or (count > 0 and claims.has_namespace(address, namespace))
+        if was_claimed != (count > 0) and address in self.requested:
             self.holder_changes.add(address)
         if usage is not None:
             usage.count(namespace, has - had)
-        self._update_usage(address)
+            self._update_usage(address, usage)
 
-    def _update_disputed(self, address: Address) -> None:
-        claims = len(self.claims.of(address))
+    def _update_disputed(self, address: Address, claims: int) -> None:
         if claims > 1 or (claims and address in self.owners):
             self.disputed.add(address)
         else:
@@ -114,7 +112,8 @@ class AddressBook:
 
     def _count_contests(self, address: Address, claim: AddressClaim) -> None:
         """Count the contests that begin with *claim*, which is about to be entered."""
-        self.contests[Contest.NODE_OR_GROUP] += address in self.owners
+        if address in self.owners:
+            self.contests[Contest.NODE_OR_GROUP] += 1
         if self.claims.rival(address, claim.terms) is not None:
             self.contests[Contest.TWO_SERVICES] += self.claims.is_contested(address, claim.terms)
 
@@ -122,12 +121,10 @@ class AddressBook:
         """The owner of *address*, or its cool-down, has changed."""
         if address in self.requested:
             self.holder_changes.add(address)
-        self._update_usage(address)
+        if (usage := self.usage.of(address)) is not None:
+            self._update_usage(address, usage)
 
-    def _update_usage(self, address: Address) -> None:
-        usage = self.usage.of(address)
-        if usage is None:
-            return
+    def _update_usage(self, address: Address, usage: PoolUsage) -> None:
         self._touched(usage.pool.name)
         if address in self.claims:
             usage.assign(address)

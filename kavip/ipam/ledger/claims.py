@@ -101,8 +101,8 @@ class Claims:
         """The addresses that are claimed."""
         return iter(self._claims)
 
-    def put(self, address: Address, key: str, *, was: AddressClaim | None, now: AddressClaim | None) -> None:
-        """Replace the claim *was* of Service *key* on *address* by *now*."""
+    def put(self, address: Address, key: str, *, was: AddressClaim | None, now: AddressClaim | None) -> int:
+        """Replace the claim *was* of Service *key* on *address* by *now*; returns how many claims there are."""
         claims = self._claims.setdefault(address, {})
         if was is not None:
             del claims[key]
@@ -117,6 +117,7 @@ class Claims:
             if not self._unserved[address]:
                 del self._unserved[address]
         self._holders.pop(address, None)
+        return len(claims)
 
     def is_served(self, address: Address) -> bool:
         """Whether kavip announces *address* for any Service."""

@@ -296,13 +296,15 @@ class Cooldown:
         if entry is None:
             return
         name = self._pool_names.pop(address)
-        self._withdrawn[name].discard(address)
-        self._by_service[entry.service].discard(address)
-        if not self._by_service[entry.service]:
-            del self._by_service[entry.service]
-        self._by_pool[name].discard(address)
-        if not len(self._by_pool[name]):
-            del self._by_pool[name]
+        if entry.is_withdrawn:
+            self._withdrawn[name].discard(address)
+        else:
+            self._by_service[entry.service].discard(address)
+            if not self._by_service[entry.service]:
+                del self._by_service[entry.service]
+            self._by_pool[name].discard(address)
+            if not len(self._by_pool[name]):
+                del self._by_pool[name]
         self._changed(address)
 
     def _is_withdrawn(self, address: Address) -> bool:

@@ -49,12 +49,14 @@ class FreeList:
 
     def lowest_of(self, number: int) -> list[int]:
         """The *number* lowest free values, or all of them if there are fewer; nothing is taken afterwards."""
+        if number == 1:
+            value = self.lowest()
+            return [] if value is None else [value]
         found: list[int] = []
         while len(found) < number and (value := self.lowest()) is not None:
             found.append(value)
-            if number > 1:
-                self.take(value)
-        for value in found if number > 1 else ():
+            self.take(value)
+        for value in found:
             self.free(value)
         return found
 

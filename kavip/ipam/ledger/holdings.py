@@ -30,7 +30,7 @@ class Holding(NamedTuple):
     """
     One Service: its addresses in status (*current*) and in externalIPs (*external*), as observed in *version*.
 
-    *served*: those of *external* that kavip announces. *wanted*: addresses requested by name. *expected*: writes that
+    *wanted*: addresses requested by name. *served*: those of *external* that kavip announces. *expected*: writes that
     were not observed yet, newest last.
     """
 
@@ -39,8 +39,8 @@ class Holding(NamedTuple):
     external: tuple[Address, ...] = ()
     wanted: tuple[Address, ...] = ()
     version: str = ""
-    expected: tuple[Expectation, ...] = ()
     served: tuple[Address, ...] = ()
+    expected: tuple[Expectation, ...] = ()
 
     @classmethod
     def of(cls, service: Service, *, default_group: str = "") -> "Holding":
@@ -50,7 +50,7 @@ class Holding(NamedTuple):
         external, version = service.external_addresses, service.metadata.resource_version
         terms = request.terms.within(default_group) if service.is_load_balancer else request.terms
         served = _served(service, request.current) if external else ()
-        return cls(terms, request.current, external, wanted, version, served=served)
+        return cls(terms, request.current, external, wanted, version, served)
 
     @classmethod
     def unknown(cls, key: str) -> "Holding":
@@ -86,7 +86,7 @@ class Holding(NamedTuple):
 
     def expecting(self, addresses: Iterable[Address], since: str) -> "Holding":
         """The same with one more expected write."""
-        return self._replace(expected=(*self.expected, Expectation(tuple(addresses), since)))
+        return Holding(*self[:-1], (*self.expected, Expectation(tuple(addresses), since)))  # faster than _replace()
 
     def abandoning(self) -> "Holding":
         """The same without the newest expected write, which was certainly not done."""

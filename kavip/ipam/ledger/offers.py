@@ -4,7 +4,6 @@ Which address a pool can offer to a request, and what the quota of its namespace
 Questions only: an offer changes nothing, and no question scans a pool or all Services.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
@@ -12,6 +11,7 @@ from kavip.api.address import Address
 from kavip.ipam.ledger.book import AddressBook
 from kavip.ipam.ledger.waiters import Waiter
 from kavip.ipam.pool import Pool
+from kavip.ipam.ranges import count_families
 from kavip.ipam.request import Request, Terms
 
 
@@ -88,16 +88,18 @@ class Offers:
         At most *number*, the first of: those requested by name, all or nothing; those reserved for the Service; those
         that it freed and that cool down, the last first; those of its sharing key, lowest first; the lowest free ones.
         """
+        usage, may_use_others = self._usage.get(pool.name), self.may_use_full_pools(request)
+        if usage is not None and not request.wanted and not may_use_others:
+            return tuple(usage.lowest(family, number))
         named = [address for address in request.wanted_of(family) if address not in beside]
         if not all(self._is_open(address, pool, request.terms) for address in named):
             return ()
         found = dict.fromkeys(named)
-        for address in self._preferred(pool, request.terms) if len(found) < number else ():
+        for address in self._preferred(pool, request.terms) if may_use_others and len(found) < number else ():
             if address.family == family and address not in beside and self._is_open(address, pool, request.terms):
                 found[address] = None
                 if len(found) == number:
                     break
-        usage = self._usage.get(pool.name)
         if len(found) < number and usage is not None:
             found |= dict.fromkeys(usage.lowest(family, number))
         return tuple(islice(found, number))
@@ -126,12 +128,12 @@ class Offers:
         if usage is None:
             return False
         pool = usage.pool
-        lacks = Counter(waiter.families)
+        lacks = count_families(waiter.families)
         offers = [self.offer(pool, family, request, number, beside=waiter.stay) for family, number in lacks.items()]
         got = [address for each in offers for address in each]
         named = [address for address in request.wanted if address not in waiter.stay]
         if request.require_all:
-            return len(got) == lacks.total() and self.is_within_quota(pool, got, request.namespace)
+            return len(got) == len(waiter.families) and self.is_within_quota(pool, got, request.namespace)
         if named:
             return set(named).issubset(got) and self.is_within_quota(pool, named, request.namespace)
         return any(self.is_within_quota(pool, (address,), request.namespace) for address in got)

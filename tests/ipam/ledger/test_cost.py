@@ -1,15 +1,24 @@
 """The cost of a decision and of its entry in the ledger, in operations: it does not grow with the addresses held."""
 
+from collections.abc import Mapping
 from random import Random
+from typing import Final
 
 import pytest
 
+from kavip.api.address import parse_address
+from kavip.api.meta import LabelSelector
+from kavip.api.refusal import Refusal
 from kavip.ipam.allocate import Allocation, decide
 from kavip.ipam.ledger.cooldown import MAX_COOLING
 from kavip.ipam.request import Request, read_request
 from tests.ipam.ledger.leaderledger import LeaderLedger
 from tests.support.build import pool, service
-from tests.support.operations import instructions
+from tests.support.operations import calls, instructions
+
+LABELS: Final = {"env": "prod"}
+SELECTOR: Final = LabelSelector(match_labels=LABELS)
+FIRST: Final = parse_address("192.0.2.1")
 
 
 def request(number: int) -> Request:
@@ -36,6 +45,39 @@ def holders(leader: LeaderLedger, count: int) -> LeaderLedger:
     for number in range(count):
         allocate(leader, number)
     return leader
+
+
+def test_a_plain_service_does_not_pay_for_features_that_it_does_not_use() -> None:
+    """To allocate one address, to keep it, and to refuse one call few functions."""
+    leader = LeaderLedger(pool("edge", "192.0.2.1", service_selector=SELECTOR, namespace_selector=SELECTOR))
+    holder, other = (read_request(service(f"shop/{name}", labels=LABELS))[0] for name in ("a", "b"))
+    costs = [
+        calls(lambda: decided(leader, holder)),
+        calls(lambda: leader.ledger.expect(holder.key, [FIRST], resource_version="1")),
+        calls(lambda: decided(leader, holder)),
+        calls(lambda: decided(leader, other)),
+    ]
+    assert [cost <= most for cost, most in zip(costs, (80, 45, 70, 100), strict=True)] == [True] * 4, costs
+
+
+def decided(leader: LeaderLedger, wanted: Request) -> Allocation | Refusal:
+    """The decision about a Service of a namespace with labels."""
+    return decide(wanted, leader.pools, leader.ledger, namespace_labels=LABELS)
+
+
+def test_an_allocation_evaluates_each_selector_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pool that serves the Service is not evaluated again for the address that it gives."""
+    evaluated: list[Mapping[str, str] | None] = []
+
+    def counting(self: LabelSelector, labels: Mapping[str, str] | None) -> bool:
+        evaluated.append(labels)
+        return matches(self, labels)
+
+    matches = LabelSelector.matches
+    monkeypatch.setattr(LabelSelector, "matches", counting)
+    leader = LeaderLedger(pool("edge", service_selector=SELECTOR, namespace_selector=SELECTOR))
+    assert isinstance(decided(leader, read_request(service("shop/web", labels=LABELS))[0]), Allocation)
+    assert evaluated == [LABELS, LABELS]  # of the namespace and of the Service
 
 
 def test_a_full_pool_refuses_at_the_same_cost_whatever_its_size() -> None:
