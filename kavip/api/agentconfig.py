@@ -6,7 +6,10 @@ Both ends use these types, as they do with ``/state`` (:mod:`kavip.api.agent`). 
 ones have defaults.
 """
 
+from functools import cache
+
 import msgspec
+from msgspec.structs import FieldInfo
 
 from kavip.api.group import Check
 from kavip.api.meta import Wire, field
@@ -126,8 +129,13 @@ def decode_config(text: str | bytes) -> AgentConfig | None:
 
 def _sparse(value: msgspec.Struct) -> dict[str, object]:
     """*value* without defaults; msgspec compares by identity, so it keeps an empty string that was decoded."""
-    found = ((each, getattr(value, each.name)) for each in msgspec.structs.fields(value))
+    found = ((each, getattr(value, each.name)) for each in _fields(type(value)))
     return {each.encode_name: _plain(content) for each, content in found if content != each.default}
+
+
+@cache  # msgspec evaluates the annotations of the class each time
+def _fields(kind: type[msgspec.Struct]) -> tuple[FieldInfo, ...]:
+    return msgspec.structs.fields(kind)
 
 
 def _plain(content: object) -> object:

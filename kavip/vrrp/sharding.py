@@ -13,7 +13,7 @@ import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain, groupby, repeat
 from operator import attrgetter
 from types import MappingProxyType
@@ -34,7 +34,7 @@ _INTERFACES: Final = attrgetter("interfaces")
 _ROUTED_BY: Final = attrgetter("routed_by")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Shards:
     """
     The *members* of *group* by Shared instance, of which there are *count*.
@@ -60,40 +60,40 @@ class Shards:
         """By Shared instance, the keys of the Services whose VIPs live there; of several instances the first counts."""
         return {
             instance_on(shard, interface): keys
-            for shard, summary in self._summaries()
+            for shard, summary in self._summaries
             for interface, keys in summary.names.items()
         }
 
     @property
     def instances_on_interfaces(self) -> tuple[str, ...]:
         """The Shared instances on other interfaces than the group's that these Services need."""
-        found = ((each, shard) for shard, summary in self._summaries() for each in summary.interfaces)
+        found = ((each, shard) for shard, summary in self._summaries for each in summary.interfaces)
         return tuple(instance_on(shard, interface) for interface, shard in sorted(found))
 
     @property
     def pool_interfaces(self) -> frozenset[str]:
         """The interfaces that pools name for addresses of these Services, except the group's."""
-        return frozenset[str]().union(*(summary.pool_interfaces for _, summary in self._summaries()))
+        return frozenset[str]().union(*(summary.pool_interfaces for _, summary in self._summaries))
 
     @property
     def routed_by(self) -> frozenset[str]:
         """The pools that route replies of these Services."""
-        return frozenset[str]().union(*(summary.routed_by for _, summary in self._summaries()))
+        return frozenset[str]().union(*(summary.routed_by for _, summary in self._summaries))
 
     @property
     def own(self) -> tuple[Member, ...]:
         """The Services that have instances of their own, also in Shared mode."""
-        return tuple(chain.from_iterable(summary.own for _, summary in self._summaries()))
+        return tuple(chain.from_iterable(summary.own for _, summary in self._summaries))
 
     @property
     def preferring(self) -> tuple[Member, ...]:
         """The Services that prefer some nodes."""
-        return tuple(chain.from_iterable(summary.preferring for _, summary in self._summaries()))
+        return tuple(chain.from_iterable(summary.preferring for _, summary in self._summaries))
 
     @property
     def troubled(self) -> tuple[Member, ...]:
         """The Services whose own lines are refused."""
-        return tuple(chain.from_iterable(summary.troubled for _, summary in self._summaries()))
+        return tuple(chain.from_iterable(summary.troubled for _, summary in self._summaries))
 
     def map(self, function: Callable[[Member], Member | None], keys: Collection[str]) -> "Shards":
         """The same with the results of *function* in place of the members *keys*; None removes a member."""
@@ -103,8 +103,9 @@ class Shards:
             found[shard] = tuple(each for each in changed if each)
         return replace(self, members=MappingProxyType(found))
 
-    def _summaries(self) -> Iterator[tuple[str, "_Summary"]]:
-        return ((shard, self.memory.last(_summarize, shard, members)) for shard, members in self.members.items())
+    @cached_property
+    def _summaries(self) -> tuple[tuple[str, "_Summary"], ...]:
+        return tuple((shard, self.memory.last(_summarize, shard, members)) for shard, members in self.members.items())
 
 
 class _Summary(NamedTuple):

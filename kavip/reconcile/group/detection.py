@@ -11,7 +11,7 @@ after a restart of all agents that it was announced before. And hardware address
 for them: it hears a machine of which only the controller knows that it is a node.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -72,8 +72,8 @@ class Detection:
     @cached_property
     def fresh(self) -> DetectionConfig:
         """What is written with another change."""
-        run = frozenset[Address]().union(*(state.runs for state in self.states.values()))
-        pending = {each for each in self._every - run if each in self._listed} if self._listed else set()
+        unrun = _without(self._every, (state.runs for state in self.states.values())) if self._listed else ()
+        pending = frozenset(filter(self._listed.__contains__, unrun))
         probe = spans_of((self.new | pending) - self.off, among=self._every)
         known = self.hardware if self.are_complete else (*self.hardware, *self.published.hardware_addresses)
         return DetectionConfig(
@@ -119,12 +119,11 @@ def detection_of(
     states, models = agents.states_of(group.key), (configuration.model, configuration.final)
     instances = {each.name: each for model in models if model for each in model.instances}
     candidates = _candidates(instances, existing, memory)
-    run = frozenset[Address]().union(*(state.runs for state in states.values())) if candidates else frozenset()
     unprobed = snapshot.parsed_pools.unprobed
     off = [memory.last(_off, each.name, each.carried, unprobed) for each in instances.values() if unprobed]
     others = [group.key, *sorted(agents.states.keys() - {group.key})]
     return Detection(
-        new=candidates - run,
+        new=_without(candidates, (state.runs for state in states.values())),
         vips=tuple(each.carried for each in instances.values()),
         off=frozenset[Address]().union(*off),
         published=published_detection(existing),
@@ -147,9 +146,15 @@ def _candidates(instances: Mapping[str, Instance], existing: Existing, memory: M
     )
     if not found:
         return found
-    known = frozenset[Address]().union(*(each.carried for text in running for each in text.values()))
     old = frozenset(address for each in existing.takeover.instances for address in each.addresses)
-    return found - known - old
+    return _without(found, (old, *(each.carried for text in running for each in text.values())))
+
+
+def _without(found: frozenset[Address], others: Iterable[frozenset[Address]]) -> frozenset[Address]:
+    """*found* without all addresses of *others*: of those it costs nothing how many they are."""
+    for each in others:
+        found -= each
+    return found
 
 
 def _missing(wanted: frozenset[Address], running: tuple[RunningInstance | None, ...]) -> frozenset[Address]:
