@@ -183,7 +183,7 @@ def _group_needs(group: KeepalivedGroup) -> int:
 
 
 def _held(group: KeepalivedGroup, members: Iterable[Service]) -> dict[str, int]:
-    ids = group.status.router_ids or {}
+    ids = keys.holding_keys(group.status.router_ids or {})
     if group.is_shared:
         return ids
     existing = {member.key for member in members}

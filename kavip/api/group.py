@@ -150,7 +150,7 @@ class NodesStatus(Wire, frozen=True, omit_defaults=False):
 
 class GroupStatus(Wire, frozen=True):
     """
-    ``status``; *router_ids* is the VRID database (keys ``ns/name`` and ``ns/name/ip``).
+    ``status``; *router_ids* is the VRID database (:mod:`kavip.vrrp.keys`).
 
     *drained_nodes*: those that the published text drains, the one that was drained first at first.
     """

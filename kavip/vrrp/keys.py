@@ -10,19 +10,15 @@ a key has two instances, the name of the IPv6 instance has the suffix ``/v6``. N
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import accumulate
 from typing import Final
 
 from kavip.api.address import Address
 from kavip.api.group import KeepalivedGroup
 from kavip.vrrp.members import Member, is_name
-from kavip.vrrp.sharding import Shards, shard_count, shard_members, shared_instances
+from kavip.vrrp.sharding import Shards, shard_count, shard_members, shard_of_instance, shared_instances
 
 OWN_SUFFIX: Final = "virtualips"
 _IPV6: Final = "/v6"
-
-MOST_SHOWN: Final = 800_000
-"""Most characters of Services in the status of a Shared group: etcd takes 1.5 MB, and the list is only shown."""
 
 
 def wanted_keys(group: KeepalivedGroup, members: Iterable[Member]) -> tuple[str, ...]:
@@ -76,35 +72,16 @@ def keep_shared(group: KeepalivedGroup, members: Shards, router_ids: Mapping[str
     return members.map(lambda member: lacking[member.key], lacking.keys()) if lacking else members
 
 
-def status_router_ids(
-    group: KeepalivedGroup, members: Iterable[Member], router_ids: Mapping[str, int], *, held: dict[str, int]
-) -> dict[str, int]:
+def holding_keys(router_ids: Mapping[str, int]) -> dict[str, int]:
     """
-    The value of ``status.routerIDs``: *router_ids*, and in Shared mode each Service with the VRID of its instance.
+    *router_ids* of a status without the entries that hold nothing.
 
-    At most :data:`MOST_SHOWN` characters of Services are shown. *held*, the current value, is returned if it is
-    equal.
+    kavip 0.1 also named each Service of a Shared instance, with the VRID of that instance.
     """
-    if not group.is_shared:
-        return dict(sorted(router_ids.items()))
-    shards = shard_members(group, members)
-    return shards.memory.last(_shown, "", shards.names, router_ids, held)
-
-
-def _shown(
-    services: Mapping[str, tuple[str, ...]], router_ids: Mapping[str, int], held: dict[str, int]
-) -> dict[str, int]:
-    every = {key: router_ids[slot] for slot, some in services.items() if slot in router_ids for key in some}
-    shown = {**_fitting(every), **router_ids}
-    return held if shown == held else {key: shown[key] for key in sorted(shown)}
-
-
-def _fitting(services: dict[str, int]) -> dict[str, int]:
-    if sum(map(len, services)) <= MOST_SHOWN:
-        return services
-    names = sorted(services)
-    fits = zip(names, accumulate(map(len, names)), strict=True)
-    return {key: services[key] for key, end in fits if end <= MOST_SHOWN}
+    shared = {number for key, number in router_ids.items() if shard_of_instance(key)}
+    if not shared:
+        return dict(router_ids)
+    return {key: number for key, number in router_ids.items() if number not in shared or shard_of_instance(key)}
 
 
 def own_key(group: KeepalivedGroup, router_id: int | None = None) -> str:

@@ -16,6 +16,7 @@ from kavip.cli.views.switchover import GroupSwitchover, switchover_of
 from kavip.podtemplate.permissions import TemplatePermissions
 from kavip.reconcile.plan import ReconcileOptions
 from kavip.snapshot import Snapshot
+from kavip.vrrp.keys import holding_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ def _joined(addresses: tuple[Address, ...]) -> str:
 def _router_ids(before: Snapshot, after: Snapshot) -> Iterator[FieldChange]:
     for key, group in sorted(after.groups.items()):
         old = before.groups.get(key)
-        had = (old.status.router_ids or {}) if old else {}
+        had = holding_keys((old.status.router_ids if old else None) or {})
         has = group.status.router_ids or {}
         for name in sorted(had.keys() | has.keys()):
             if had.get(name) != has.get(name):

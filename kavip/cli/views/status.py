@@ -21,7 +21,7 @@ from kavip.api.service import Service
 from kavip.names import ConditionType, Reason
 from kavip.snapshot import Object, Snapshot
 from kavip.vrrp.drain import drain_signal
-from kavip.vrrp.members import has_own_instances
+from kavip.vrrp.keys import address_key
 from kavip.vrrp.sharding import instance_on, shard_count, shard_of
 
 _MASTER: Final = "MASTER"
@@ -233,10 +233,13 @@ def _masters(snapshot: Snapshot) -> Masters:
 def _router_ids(
     group: KeepalivedGroup, service: Service, address: Address, *, interface: PoolInterface | None
 ) -> Iterator[int]:
-    """The VRIDs of *address*: that of its own instance, which starts with a switch, and that of the Service."""
-    router_ids, keys = group.status.router_ids or {}, [f"{service.key}/{address}", service.key]
-    if interface is not None and group.is_shared and not has_own_instances(service):
-        keys.insert(1, instance_on(shard_of(service.key, shard_count(group)), interface.interface))
+    """The VRIDs of *address*: that of its own instance, which starts with a switch, and that of its Service's."""
+    router_ids, keys = group.status.router_ids or {}, [address_key(service.key, address)]
+    if group.is_shared and not service.is_local:
+        shard = shard_of(service.key, shard_count(group))
+        keys += [instance_on(shard, interface.interface), shard] if interface else [shard]
+    else:
+        keys.append(service.key)
     yield from (router_ids[key] for key in keys if key in router_ids)
 
 

@@ -53,7 +53,8 @@ def assign_router_ids(
     *running*: the instances that nodes run now; new instances get their VRIDs last. *others*: what the nodes of other
     groups run; a new instance gets none of their VRIDs.
     """
-    held, wanted, pinned = group.status.router_ids or {}, keys.wanted_keys(group, members), keys.pinned_ids(group)
+    shown = group.status.router_ids or {}
+    held, wanted, pinned = keys.holding_keys(shown), keys.wanted_keys(group, members), keys.pinned_ids(group)
     taken = segmentids.taken_ids(snapshot, group, observed.records.reserved)
     if not held.keys() >= set(wanted):
         taken |= others.router_ids(snapshot.neighbours(group)) - set(held.values())
@@ -70,7 +71,7 @@ def assign_router_ids(
     return RouterIDs(
         assigned=assigned,
         persisted=persisted,
-        status=keys.status_router_ids(group, members, assigned, held=held),
+        status=shown if shown == assigned else dict(assigned),
         is_settled=all(key in persisted or key not in held for key in assigned),
         unavailable=tuple(_unavailable(snapshot, group, pinned, assigned)),
     )

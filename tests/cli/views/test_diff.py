@@ -264,3 +264,16 @@ def test_vrids_are_sorted_by_their_keys() -> None:
     shown = [line.partition("[")[2].partition("]")[0] for line in lines if "routerIDs[group/" in line]
     assert shown == sorted(shown)
     assert len(shown) == 12
+
+
+def test_what_an_earlier_status_shows_of_shared_instances_is_no_difference() -> None:
+    """kavip 0.1 named the Services, which hold no VRIDs; a number of an instance that changes is one."""
+    ids = {"group/0": 7, "shop/web": 7}
+    shared = group("lb/edge", default=True, router_ids=ids, instances=Instances(mode="Shared", count=1))
+    cluster = Listing((shared, *CLUSTER[1:]))
+    assert "routerIDs" not in diff_text([], cluster)
+    barred = group("lb/edge", blacklist_router_ids=[7], instances=Instances(mode="Shared", count=1), default=True)
+    lines = diff_text(manifests_of(barred), cluster).splitlines()
+    assert [line for line in lines if "routerIDs" in line] == [
+        "KeepalivedGroup lb/edge: status.routerIDs[group/0]: 7 -> 1"
+    ]

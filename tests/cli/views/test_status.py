@@ -83,16 +83,27 @@ def test_spread_vips_have_a_vrid_each() -> None:
     assert [node for _, node, _ in found.values()] == ["n1", "n2"]
 
 
-def test_shared_instances_are_found_by_their_vrid() -> None:
-    """A Service has the VRID of its Shared instance."""
-    edge = group(instance("group/3", 12, "n2"), ids={"group/3": 12, "shop/web": 12}, instances=Instances(mode="Shared"))
-    assert seen(edge, served("shop/web", "192.0.2.130")) == {"192.0.2.130": ("shop/web", "n2", "Master")}
+def test_a_service_is_in_the_shared_instance_of_its_name() -> None:
+    """Also an address of a Service with spreadvips that has no instance of its own; a Local Service is in none."""
+    ids = {"group/0": 12, "shop/spread/192.0.2.132": 13, "shop/web": 12}  # kavip 0.1 named Services too
+    running = instance("group/0", 12, "n2"), instance("shop/spread/192.0.2.132", 13, "n3")
+    edge = group(*running, ids=ids, instances=Instances(mode="Shared", count=1))
+    spread = served("shop/spread", "192.0.2.131", "192.0.2.132", annotations={names.SPREAD_ANNOTATION: "true"})
+    local = served("shop/local", "192.0.2.133", external_traffic_policy="Local")
+    assert {
+        vip: node for vip, (_, node, _) in seen(edge, served("shop/web", "192.0.2.130"), spread, local).items()
+    } == {
+        "192.0.2.130": "n2",
+        "192.0.2.131": "n2",
+        "192.0.2.132": "n3",
+        "192.0.2.133": "",
+    }
 
 
 def test_a_vip_on_an_interface_of_a_pool_has_the_instance_there() -> None:
     """In mode Shared each interface has instances of its own; a Local Service has its own on any interface."""
     dmz = build.pool("dmz", "198.51.100.0/24", interface="vlan20")
-    ids = {"group/0": 12, "group/0.vlan20": 13, "shop/web": 12, "shop/local": 14}
+    ids = {"group/0": 12, "group/0.vlan20": 13, "shop/local": 14}
     running = (instance("group/0", 12), instance("group/0.vlan20", 13, "n2"), instance("shop/local", 14, "n3"))
     edge = group(*running, ids=ids, instances=Instances(mode="Shared", count=1))
     web = served("shop/web", "192.0.2.130", "198.51.100.130")

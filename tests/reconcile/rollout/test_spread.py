@@ -41,7 +41,7 @@ def test_a_service_gets_instances_of_its_own() -> None:
     site.simulation.snapshot.put(serving(WEB, VIP, OTHER))
     settle(site)
     assert instances(site)[home] == {VIP, OTHER}
-    assert router_ids(site) == {"group/0", "group/1", WEB}
+    assert router_ids(site) == {"group/0", "group/1"}
 
 
 def test_the_mode_of_the_group_changes_nothing_for_it() -> None:
@@ -94,4 +94,4 @@ def test_three_hundred_services_keep_their_vips() -> None:
     settle(site)
     carried = set().union(*instances(site).values())
     assert len(carried) == 301
-    assert len(router_ids(site)) == 256  # 255 VRIDs, and the name of shop/web, which is in a Shared instance
+    assert len(router_ids(site)) == 255
