@@ -6,14 +6,48 @@ first: that costs nanoseconds, where hashing all of them would cost as much as t
 :class:`Memory` for each group and drops it with the group.
 """
 
-from collections.abc import Callable, Hashable
-from typing import Any, Final, TypeVar, TypeVarTuple
+from collections.abc import Callable, Hashable, Iterable
+from itertools import compress, count
+from operator import is_not
+from typing import Any, Final, Generic, NamedTuple, TypeVar, TypeVarTuple
 
 R = TypeVar("R")
+Item = TypeVar("Item")
 Arguments = TypeVarTuple("Arguments")
 
 MOST: Final = 1024
 """Names for which one function's results are kept: twice the instances of the largest group."""
+
+_FEW: Final = 8
+"""Changes, or one item in as many, up to which a result is updated; each change costs more than one item at once."""
+
+
+class Change(NamedTuple, Generic[Item]):
+    """The objects that have left a sequence and those that have come, both in their order."""
+
+    left: tuple[Item, ...]
+    come: tuple[Item, ...]
+
+
+def change_of(before: tuple[Item, ...], after: tuple[Item, ...]) -> Change[Item]:
+    """
+    What differs between *before* and *after*, which mostly have the same objects in the same order.
+
+    They are compared by identity, in loops that Python itself runs.
+    """
+    shorter = min(len(before), len(after))
+    first = _common(before, after, shorter)
+    last = _common(reversed(before), reversed(after), shorter - first)
+    left, come = before[first : len(before) - last], after[first : len(after) - last]
+    if not (left and come):
+        return Change(left, come)
+    kept = set(map(id, left)).intersection(map(id, come))
+    return Change(*(tuple(each for each in some if id(each) not in kept) for some in (left, come)))
+
+
+def _common(one: Iterable[object], other: Iterable[object], most: int) -> int:
+    """How many objects both begin with, at *most*."""
+    return min(most, next(compress(count(), map(is_not, one, other)), most))
 
 
 class Memory:
@@ -33,13 +67,45 @@ class Memory:
         """
         if not self._most:
             return function(*arguments)
-        results = self._results.setdefault(function, {})
-        before = results.get(name)
+        before = self._results.get(function, {}).get(name)
         result: R = before[1] if before and before[0] == arguments else function(*arguments)
+        self._keep(function, name, arguments, result)
+        return result
+
+    def follow(
+        self,
+        function: Callable[[tuple[Item, ...], *Arguments], R],
+        update: Callable[[R, Change[Item], *Arguments], R],
+        name: Hashable,
+        items: tuple[Item, ...],
+        *arguments: *Arguments,
+    ) -> R:
+        """
+        The same as :meth:`last` for *function* of *items* and *arguments*.
+
+        If only a few *items* differ from those of the last call, *update* makes the result from the last one and the
+        change. The results must be equal.
+        """
+        if not self._most:
+            return function(items, *arguments)
+        before = self._results.get(function, {}).get(name)
+        result: R
+        if before is None or before[0][1:] != arguments:
+            result = function(items, *arguments)
+        elif before[0][0] is items:
+            result = before[1]
+        else:
+            change = change_of(before[0][0], items)
+            is_small = len(change.left) + len(change.come) <= max(_FEW, len(items) // _FEW)
+            result = update(before[1], change, *arguments) if is_small else function(items, *arguments)
+        self._keep(function, name, (items, *arguments), result)
+        return result
+
+    def _keep(self, function: Callable[..., Any], name: Hashable, arguments: tuple[Any, ...], result: object) -> None:
+        results = self._results.setdefault(function, {})
         if name not in results and len(results) >= self._most:
             del results[next(iter(results))]
         results[name] = arguments, result  # also the new objects: the next comparison is by identity
-        return result
 
     def state(self, kind: type[R]) -> R:
         """The one object of *kind* that is kept here, for calculations that continue from their last result."""

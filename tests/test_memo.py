@@ -1,6 +1,10 @@
 """Results are kept by name, compared by value, and bounded."""
 
-from kavip.memo import KEEPS_NOTHING, Memory
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kavip.memo import KEEPS_NOTHING, Change, Memory, change_of
+from tests.support.examples import examples
 
 
 class Counter:
@@ -57,3 +61,41 @@ def test_the_memory_that_keeps_nothing_is_the_default() -> None:
         assert KEEPS_NOTHING.last(counter.join, "a", "a", ()) == "a"
     assert counter.calls == ["a", "a"]
     assert KEEPS_NOTHING.state(Counter) is not KEEPS_NOTHING.state(Counter)
+
+
+OBJECTS = [object() for _ in range(12)]
+SEQUENCES = st.lists(st.sampled_from(OBJECTS), unique=True).map(lambda found: tuple(sorted(found, key=OBJECTS.index)))
+
+
+@examples(100)
+@given(SEQUENCES, SEQUENCES)
+def test_a_change_has_what_is_in_one_sequence_only(before: tuple[object, ...], after: tuple[object, ...]) -> None:
+    """Objects are compared by identity, and stay in order."""
+    left, come = change_of(before, after)
+    assert left == tuple(each for each in before if each not in after)
+    assert come == tuple(each for each in after if each not in before)
+
+
+def test_a_small_change_updates_the_last_result() -> None:
+    """A large one, other arguments and another name make it again."""
+    calls: list[object] = []
+
+    def whole(items: tuple[int, ...], sign: str) -> frozenset[str]:
+        calls.append(len(items))
+        return frozenset(f"{sign}{each}" for each in items)
+
+    def update(before: frozenset[str], change: Change[int], sign: str) -> frozenset[str]:
+        calls.append(change)
+        return before - {f"{sign}{each}" for each in change.left} | {f"{sign}{each}" for each in change.come}
+
+    memory, items = Memory(), tuple(range(100))
+    for some in (items, items, items[1:], (*items[1:], 100)):
+        assert memory.follow(whole, update, "a", some, "-") == whole(some, "-")
+        calls.pop()
+    assert calls == [100, Change((0,), ()), Change((), (100,))]
+    calls.clear()
+    assert memory.follow(whole, update, "a", items[:50], "-") == frozenset(f"-{each}" for each in range(50))
+    memory.follow(whole, update, "a", items[:50], "+")
+    memory.follow(whole, update, "b", items[:50], "+")
+    KEEPS_NOTHING.follow(whole, update, "b", items[:50], "+")
+    assert calls == [50] * 4

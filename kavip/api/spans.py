@@ -56,6 +56,14 @@ class AddressSpans:
         """Whether it holds any address."""
         return bool(self.spans)
 
+    def addresses(self, *, most: int) -> tuple[Address, ...] | None:
+        """All addresses that it holds; None: these are more than *most*."""
+        if sum(last.value - first.value + 1 for first, last in self.spans) > most:
+            return None
+        return tuple(
+            Address(first.family, value) for first, last in self.spans for value in range(first.value, last.value + 1)
+        )
+
     @property
     def texts(self) -> tuple[str, ...]:
         """The spans as text."""

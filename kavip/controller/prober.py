@@ -32,6 +32,7 @@ import structlog
 from kavip import names
 from kavip.api.agent import decode_state
 from kavip.controller.probebudget import ProbeBudget
+from kavip.controller.viptexts import VIPTexts
 from kavip.reconcile.observed import collisions, exporter
 from kavip.reconcile.observed.agent import WantedVIPs, counts_of, node_state, resumed
 from kavip.reconcile.observed.agentstates import EVER, MASTER, AgentStates, Contact, NodeState
@@ -78,6 +79,7 @@ class AgentProber:
         self._states = AgentStates(probed_from=probed_from, since=clock())
         self._session, self._changed, self._interval, self._clock = session, changed, interval, clock
         self._targets: dict[str, ProbeTarget] = {}
+        self._texts: dict[str, VIPTexts] = {}
         self._probes: dict[tuple[str, str], _NodeProbe] = {}
         self._slots = asyncio.Semaphore(_IN_FLIGHT)
         self._silent_slots = asyncio.Semaphore(_IN_FLIGHT)  # nodes that answer do not wait for silent ones
@@ -114,6 +116,7 @@ class AgentProber:
             return
         if target is None:
             del self._targets[group]
+            self._texts.pop(group, None)
             self._contested.pop(group, None)
         else:
             self._targets[group] = target
@@ -248,7 +251,7 @@ class AgentProber:
     async def _read(self, probe: "_NodeProbe", body: bytes, *, asked: datetime) -> NodeState | None:
         """The state in *body*; None: another group's agent has the port, or the node has left the group meanwhile."""
         target, answered = self._targets.get(probe.group), datetime.now(UTC)
-        decode = partial(_decode, body, target.vips if target else {}, asked=asked, answered=answered)
+        decode = partial(_decode, body, self._wanted(probe.group, target), asked=asked, answered=answered)
         probe.budget.spend(len(body), at=self._clock(), nodes=len(self._probes))
         if len(body) <= _SMALL or self._decoder is None:
             answer = decode()
@@ -259,6 +262,14 @@ class AgentProber:
             return None
         probe.tally = collisions.follow(probe.tally, answer.counts, at=self._clock())
         return answer.state
+
+    def _wanted(self, group: str, target: ProbeTarget | None) -> WantedVIPs | None:
+        """The VIPs to read in an answer of *group*."""
+        if target is None or target.vips is None:
+            return {} if target is None else None
+        texts = self._texts.setdefault(group, VIPTexts())
+        texts.update(target.vips)
+        return texts.found
 
     def _bridge_restart(self, probe: "_NodeProbe", state: NodeState | None) -> NodeState | None:
         """*state*; while keepalived has only just ended, with what it ran before: kubelet starts it again."""

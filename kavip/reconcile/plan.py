@@ -182,7 +182,7 @@ class ProbeTarget:
     Where the agents of a group are asked, and which configuration they should run: node name -> host, one *port*.
 
     *old*: the nodes where keepalived-operator's pod is asked instead, which runs *instances*. *prepared*, *switch_at*:
-    what else agents should say. *vips*: by text, those that are read in their answers; None: all.
+    what else agents should say. *vips*: by text and in parts, those that are read in their answers; None: all.
     """
 
     hosts: Mapping[str, str] = field(hash=False)
@@ -192,7 +192,7 @@ class ProbeTarget:
     instances: tuple[OperatorInstance, ...] = ()
     prepared: str = ""
     switch_at: str = ""
-    vips: Mapping[str, Address] | None = field(default=None, hash=False)
+    vips: tuple[Mapping[str, Address], ...] | None = field(default=None, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

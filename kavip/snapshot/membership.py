@@ -6,6 +6,7 @@ caches fill. From then on changed keys are noted, and evaluated on the next requ
 share in which nothing has changed is the same tuple object as before, so that readers can compare it by identity.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Set
 from types import MappingProxyType
@@ -25,6 +26,8 @@ ShareOf = Callable[[str], str]
 _PLAIN: Final = ""  # declared by Services that name no group
 _WHOLE: Final = ""  # the only share of members that are not divided
 _PARTS: Final = 64
+_FEW: Final = 16
+"""Changes of one share that are entered one by one; with more, it is sorted again."""
 _NOTHING: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType({})
 
 
@@ -35,7 +38,7 @@ class _Members:
         self.spec = spec
         self.stale = set(keys)
         self._share_of = share_of
-        self._made: dict[str, dict[str, Any]] = {}  # by share, in the order of its keys
+        self._made: dict[str, tuple[list[str], list[Any]]] = {}  # by share: its keys, sorted, and their results
         self._shares = _NOTHING
 
     def read(self, belongs: Callable[[str], bool], make: Callable[[str], Any]) -> Mapping[str, tuple[Any, ...]]:
@@ -49,14 +52,16 @@ class _Members:
             touched[self._share_of(key)].add(key)
         shares = dict(self._shares)
         for share, keys in touched.items():
-            made = self._made.setdefault(share, {})
-            in_order = all(key in made for key in keys & members.keys())
-            for key in keys - members.keys():
-                made.pop(key, None)
-            made.update((key, members[key]) for key in keys & members.keys())
-            if not in_order:
-                made = self._made[share] = {key: made[key] for key in sorted(made)}
-            shares[share] = tuple(made.values())
+            there, results = self._made.setdefault(share, ([], []))
+            if len(keys) > _FEW:
+                made = dict(zip(there, results, strict=True))
+                there[:] = sorted((made.keys() - keys) | (keys & members.keys()))
+                made.update((key, members[key]) for key in keys & members.keys())
+                results[:] = map(made.__getitem__, there)
+            else:
+                for key in keys:
+                    _enter(key, members, there, results)
+            shares[share] = tuple(results)
         self._shares = MappingProxyType({share: some for share, some in sorted(shares.items()) if some})
         self.stale.clear()
         return self._shares
@@ -137,7 +142,7 @@ class Membership:
 
     def parts(self, group: str) -> Mapping[str, tuple[Service, ...]]:
         """The Services of *group*, in small shares."""
-        return self._read(self._parts, group, None, lambda service: service, _part)
+        return self._read(self._parts, group, None, lambda service: service, part_of)
 
     def derived(
         self, group: str, spec: object, make: Callable[[Service], D | None], share_of: ShareOf
@@ -172,6 +177,14 @@ class Membership:
         return bool(group) and (declared == group or (declared == _PLAIN and self._home(self._services[key]) == group))
 
 
+def _enter(key: str, members: Mapping[str, Any], there: list[str], results: list[Any]) -> None:
+    """Let the result of *key* be the one of *members*, if it is there, among the *results* of the keys *there*."""
+    at = bisect_left(there, key)
+    end = at + (there[at : at + 1] == [key])
+    there[at:end] = [key] if key in members else []
+    results[at:end] = [members[key]] if key in members else []
+
+
 def _move(key: str, place: str | None, places: dict[str, str], inverse: defaultdict[str, set[str]]) -> str | None:
     """Move *key* to *place*, None: nowhere; returns where it was."""
     before = places.pop(key, None)
@@ -189,7 +202,8 @@ def _whole(_key: str) -> str:
     return _WHOLE
 
 
-def _part(key: str) -> str:
+def part_of(key: str) -> str:
+    """The share of the Service *key* in :meth:`Membership.parts`."""
     return f"{crc32(key.encode()) % _PARTS}"
 
 

@@ -8,17 +8,17 @@ word, a brace, a comment, a macro or a new line.
 
 import hashlib
 import re
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from kavip.api.address import Address
 from kavip.api.refusal import Refusal
 from kavip.errors import UnsafeValue
-from kavip.memo import KEEPS_NOTHING, Memory
+from kavip.memo import KEEPS_NOTHING, Change, Memory
 from kavip.names import Reason
 from kavip.vrrp.instances import Instance, Model
 from kavip.vrrp.priorities import UNLISTED
@@ -69,7 +69,7 @@ def render(model: Model, *, agent_bytes: int = 0, memory: Memory = KEEPS_NOTHING
 
     Raises :class:`UnsafeValue` for a value that the text cannot hold. Only objects that bypassed every check have one.
     """
-    blocks = (memory.last(_block, (each.name, bool(each.added)), each) for each in model.instances)
+    blocks = (memory.last(_block, (each.name, bool(each.added)), each, memory) for each in model.instances)
     text = "".join([_HEAD.render(model=model, track_dir=TRACK_DIR), *blocks])
     return Config(
         text,
@@ -79,15 +79,37 @@ def render(model: Model, *, agent_bytes: int = 0, memory: Memory = KEEPS_NOTHING
     )
 
 
-def _block(instance: Instance) -> str:
-    return _INSTANCE.render(instance=instance, unlisted=UNLISTED, lines=_lines)
+def _block(instance: Instance, memory: Memory) -> str:
+    if instance.has_own_anchor:  # it has thousands, of which few change
+        excluded: Iterable[str] = memory.follow(_written, _written_after, instance.name, instance.excluded).lines
+    else:
+        excluded = map(_line, instance.excluded)
+    return _INSTANCE.render(instance=instance, unlisted=UNLISTED, excluded=_Lines("".join(excluded)))
 
 
-def _lines(vips: Iterable[VirtualIP]) -> _Lines:
-    return _Lines("".join(map(_line, vips)))
+class _Written(NamedTuple):
+    """Sorted VIPs and their lines."""
+
+    vips: tuple[VirtualIP, ...]
+    lines: tuple[str, ...]
 
 
-@lru_cache(1 << 14)  # a Shared instance has hundreds, of which one changes
+def _written(vips: tuple[VirtualIP, ...]) -> _Written:
+    return _Written(vips, tuple(map(_line, vips)))
+
+
+def _written_after(before: _Written, change: Change[VirtualIP]) -> _Written:
+    vips, lines = list(before.vips), list(before.lines)
+    for each in change.left:
+        at = bisect_left(vips, each)
+        del vips[at], lines[at]
+    for each in change.come:
+        at = bisect_left(vips, each)
+        vips.insert(at, each)
+        lines.insert(at, _line(each))
+    return _Written(tuple(vips), tuple(lines))
+
+
 def _line(vip: VirtualIP) -> str:
     return f"        {guard(vip)} dev {guard(vip.interface)}\n"
 

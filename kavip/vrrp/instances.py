@@ -10,6 +10,7 @@ An address is in one instance only. Where several Services have it, the instance
 cannot be done for one Service is a problem of that Service only.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -91,9 +92,16 @@ class Instance:
         """All addresses of its master, the anchor first."""
         return (self.anchor, *self.also, *self.excluded)
 
+    @property
+    def has_own_anchor(self) -> bool:
+        """Whether its anchor is no VIP: it is a Shared instance, whose *excluded* VIPs, maybe thousands, are sorted."""
+        return virtualips.is_anchor(self.anchor.address)
+
     @cached_property
     def virtual_ips(self) -> tuple[VirtualIP, ...]:
         """The VIPs: all addresses except an anchor that is no VIP."""
+        if self.has_own_anchor:
+            return virtualips.without_anchors(self.excluded)
         return tuple(vip for vip in self.addresses if not virtualips.is_anchor(vip.address))
 
     @cached_property
@@ -104,7 +112,7 @@ class Instance:
     @cached_property
     def interfaces(self) -> frozenset[str]:
         """The interfaces of all its addresses."""
-        return frozenset(vip.interface for vip in self.addresses)
+        return virtualips.interfaces_of(self.addresses)
 
     @property
     def no_source(self) -> Address:
@@ -300,11 +308,17 @@ def _instance(spec: GroupSpec, source: _Source, peers: Sequence[Peer]) -> Instan
         sources=_sources(peers, family) if spec.unicast_enabled else (),
         peers=_peers(peers, family) if spec.unicast_enabled else (),
         anchor=anchor,
-        excluded=tuple(vip for vip in vips if vip != anchor),
+        excluded=_except(vips, anchor),
         lines=_lines(spec, source.lines, source.interfaces | {interface}),
         services=source.services,
         tracks=tracking.tracks_of(spec, local=tracking.local_track(source.unit) if source.local else ""),
     )
+
+
+def _except(vips: tuple[VirtualIP, ...], one: VirtualIP) -> tuple[VirtualIP, ...]:
+    """*vips*, which are sorted, without *one*."""
+    at = bisect_left(vips, one)
+    return vips[:at] + vips[at + 1 :] if vips[at : at + 1] == (one,) else vips
 
 
 def _behind(peers: Sequence[Peer], source: _Source, *, unicast: bool) -> Mapping[str, int]:

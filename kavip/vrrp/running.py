@@ -19,7 +19,7 @@ from kavip.vrrp.identity import Identity
 from kavip.vrrp.instances import NO_SOURCE
 from kavip.vrrp.priorities import NO_HOMES
 from kavip.vrrp.tracking import LOCAL
-from kavip.vrrp.virtualips import VirtualIP, addresses_of, is_anchor
+from kavip.vrrp.virtualips import VirtualIP, addresses_of, interfaces_of, is_anchor
 
 _OPEN: Final = "vrrp_instance "
 _INSTANCE: Final = re.compile(r"vrrp_instance (\S+) \{\n")
@@ -60,6 +60,11 @@ class RunningInstance:
     def carried(self) -> frozenset[Address]:
         """The addresses of the VIPs."""
         return addresses_of(self.virtual_ips)
+
+    @cached_property
+    def interfaces(self) -> frozenset[str]:
+        """The interfaces of the VIPs."""
+        return interfaces_of(self.virtual_ips)
 
 
 NO_INSTANCES: Final[Mapping[str, RunningInstance]] = MappingProxyType({})

@@ -11,30 +11,34 @@ Services, which do not depend on each other, are combined once for each shard.
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from bisect import bisect_left, insort
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import chain, groupby, repeat
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
-from kavip.api.address import Address
+from kavip.api.address import BITS, Address
 from kavip.api.group import KeepalivedGroup
-from kavip.memo import KEEPS_NOTHING, Memory
+from kavip.memo import KEEPS_NOTHING, Change, Memory, change_of
 from kavip.vrrp.members import Member
 from kavip.vrrp.virtualips import VirtualIP, host
+
+Ordered = TypeVar("Ordered", str, VirtualIP)
 
 _PREFIX: Final = "group"
 _INSTANCE: Final = re.compile(rf"({_PREFIX}/[0-9]+)(\.[^/]+)?(/v6)?")
 _KEY: Final = attrgetter("key")
-_ADDRESSES: Final = attrgetter("addresses")
-_FAMILY: Final = attrgetter("family")
-_INTERFACES: Final = attrgetter("interfaces")
-_ROUTED_BY: Final = attrgetter("routed_by")
+_FAMILY: Final = attrgetter("address.family")
+
+_Place = tuple[list[str], list[VirtualIP]]
+"""The keys and the VIPs of Services on one interface."""
+_NO_PLACE: Final[_Place] = ([], [])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Shards:
     """
     The *members* of *group* by Shared instance, of which there are *count*.
@@ -56,44 +60,35 @@ class Shards:
         return sum(map(len, self.members.values()))
 
     @property
-    def names(self) -> Mapping[str, tuple[str, ...]]:
-        """By Shared instance, the keys of the Services whose VIPs live there; of several instances the first counts."""
-        return {
-            instance_on(shard, interface): keys
-            for shard, summary in self._summaries
-            for interface, keys in summary.names.items()
-        }
-
-    @property
     def instances_on_interfaces(self) -> tuple[str, ...]:
         """The Shared instances on other interfaces than the group's that these Services need."""
-        found = ((each, shard) for shard, summary in self._summaries for each in summary.interfaces)
+        found = ((each, shard) for shard, summary in self._summaries() for each in summary.interfaces)
         return tuple(instance_on(shard, interface) for interface, shard in sorted(found))
 
     @property
     def pool_interfaces(self) -> frozenset[str]:
         """The interfaces that pools name for addresses of these Services, except the group's."""
-        return frozenset[str]().union(*(summary.pool_interfaces for _, summary in self._summaries))
+        return frozenset[str]().union(*(summary.pool_interfaces for _, summary in self._summaries()))
 
     @property
     def routed_by(self) -> frozenset[str]:
         """The pools that route replies of these Services."""
-        return frozenset[str]().union(*(summary.routed_by for _, summary in self._summaries))
+        return frozenset[str]().union(*(summary.routed_by for _, summary in self._summaries()))
 
     @property
     def own(self) -> tuple[Member, ...]:
         """The Services that have instances of their own, also in Shared mode."""
-        return tuple(chain.from_iterable(summary.own for _, summary in self._summaries))
+        return tuple(chain.from_iterable(summary.own for _, summary in self._summaries()))
 
     @property
     def preferring(self) -> tuple[Member, ...]:
         """The Services that prefer some nodes."""
-        return tuple(chain.from_iterable(summary.preferring for _, summary in self._summaries))
+        return tuple(chain.from_iterable(summary.preferring for _, summary in self._summaries()))
 
     @property
     def troubled(self) -> tuple[Member, ...]:
         """The Services whose own lines are refused."""
-        return tuple(chain.from_iterable(summary.troubled for _, summary in self._summaries))
+        return tuple(chain.from_iterable(summary.troubled for _, summary in self._summaries()))
 
     def map(self, function: Callable[[Member], Member | None], keys: Collection[str]) -> "Shards":
         """The same with the results of *function* in place of the members *keys*; None removes a member."""
@@ -103,20 +98,17 @@ class Shards:
             found[shard] = tuple(each for each in changed if each)
         return replace(self, members=MappingProxyType(found))
 
-    @cached_property
-    def _summaries(self) -> tuple[tuple[str, "_Summary"], ...]:
-        return tuple((shard, self.memory.last(_summarize, shard, members)) for shard, members in self.members.items())
+    def _summaries(self) -> Sequence[tuple[str, "_Summary"]]:
+        return self.memory.last(_summaries, "", self.members, self.memory)
 
 
 class _Summary(NamedTuple):
     """
     What plans read of one shard, besides the Services that are special.
 
-    *names*: by interface, the Services of each of its instances. *interfaces*: those on which it needs an instance;
-    *pool_interfaces*: those of all its addresses.
+    *interfaces*: those on which it needs an instance; *pool_interfaces*: those of all its addresses.
     """
 
-    names: Mapping[str, tuple[str, ...]]
     interfaces: tuple[str, ...]
     pool_interfaces: frozenset[str]
     routed_by: frozenset[str]
@@ -125,33 +117,43 @@ class _Summary(NamedTuple):
     preferring: tuple[Member, ...]
 
 
+def _summaries(members: Mapping[str, tuple[Member, ...]], memory: Memory) -> Sequence[tuple[str, _Summary]]:
+    odd = ((shard, memory.follow(_odd, _odd_after, shard, some)) for shard, some in members.items())
+    return [(shard, memory.last(_summarize, shard, some)) for shard, some in odd]
+
+
+def _odd(members: Iterable[Member]) -> tuple[Member, ...]:
+    """Those of *members* that matter to a summary, sorted by key."""
+    found = (
+        each for each in members if not each.is_plain or each.interfaces or each.routed_by or each.preferred_selector
+    )
+    return tuple(sorted(found, key=_KEY))
+
+
+def _odd_after(before: tuple[Member, ...], change: Change[Member]) -> tuple[Member, ...]:
+    return _exchange(before, _odd(change.left), _odd(change.come))
+
+
+def _exchange(members: tuple[Member, ...], left: Collection[Member], come: Collection[Member]) -> tuple[Member, ...]:
+    """*members*, which are sorted by key, without those that have *left*, and with those that have *come*."""
+    if not (left or come):
+        return members
+    gone = set(map(id, left))
+    return tuple(sorted([*(each for each in members if id(each) not in gone), *come], key=_KEY))
+
+
 def _summarize(members: tuple[Member, ...]) -> _Summary:
-    special = [each for each in members if not each.is_plain]
-    own = tuple(each for each in special if each.has_own_instances)
-    shared = members if not own else [each for each in members if not each.has_own_instances]
-    names, interfaces = _by_interface(shared)
+    own = tuple(each for each in members if each.has_own_instances)
+    placed = [each for each in members if each.interfaces]
+    shared = {name for each in placed if not each.has_own_instances for name in each.addresses_by_interface()}
     return _Summary(
-        names,
-        interfaces,
-        frozenset(interface for each in members for _, interface in each.interfaces),
-        frozenset[str]().union(*filter(None, map(_ROUTED_BY, members))),
+        tuple(sorted(shared - {""})),
+        frozenset(interface for each in placed for _, interface in each.interfaces),
+        frozenset[str]().union(*(each.routed_by for each in members)),
         own,
-        tuple(each for each in special if each.problem),
+        tuple(each for each in members if each.problem),
         tuple(each for each in members if each.preferred_selector),
     )
-
-
-def _by_interface(members: Collection[Member]) -> tuple[Mapping[str, tuple[str, ...]], tuple[str, ...]]:
-    """The keys of *members* by the interface of their first VIPs, and all their interfaces except the group's."""
-    if not any(map(_INTERFACES, members)):
-        return {"": tuple(map(_KEY, members))}, ()
-    found: dict[str, list[str]] = {}
-    every: set[str] = set()
-    for each in members:
-        own = tuple(each.addresses_by_interface()) or ("",)
-        found.setdefault(own[0], []).append(each.key)
-        every.update(own)
-    return {interface: tuple(found[interface]) for interface in sorted(found)}, tuple(sorted(every - {""}))
 
 
 def shard_members(group: KeepalivedGroup, members: Iterable[Member], memory: Memory = KEEPS_NOTHING) -> Shards:
@@ -195,6 +197,12 @@ def shard_of_instance(name: str) -> str:
     return found[1] if found else ""
 
 
+def interface_of_instance(name: str) -> str:
+    """The interface of the Shared instance *name*, if it is not the group's; else ""."""
+    found = _INSTANCE.fullmatch(name)
+    return (found[2] or "").removeprefix(".") if found else ""
+
+
 @dataclass(frozen=True, slots=True)
 class SharedVIPs:
     """The sorted names of the plain *services* of one Shared instance, and their sorted *vips* by family."""
@@ -225,90 +233,117 @@ def combine(shards: Shards, *, interface: str, reserved: Collection[Address]) ->
     A Service with a *reserved* address, or one of several Services, is special.
     """
     memory = shards.memory
-    found = {shard: memory.last(_addresses, shard, members) for shard, members in shards.members.items()}
     counts = memory.state(AddressCounts)
-    counts.update({shard: each.all for shard, each in found.items()})
-    special = frozenset[Address]().union(
-        counts.repeated, filter(counts.shards.__contains__, reserved), *(each.repeated for each in found.values())
-    )
+    counts.update(shards.members)
+    special: dict[str, set[Address]] = {}
+    for address in counts.repeated.union(filter(counts.shards.__contains__, reserved)):
+        for shard in counts.shards[address]:
+            special.setdefault(shard, set()).add(address)
     return {
-        shard: memory.last(_combine, shard, members, interface, special & found[shard].all if special else special)
+        shard: memory.follow(_combine, _combine_after, shard, members, interface, frozenset(special.get(shard, ())))
         for shard, members in shards.members.items()
     }
 
 
-def _combine(members: tuple[Member, ...], interface: str, shared: frozenset[Address]) -> Shard:
+def _combine(members: Iterable[Member], interface: str, shared: frozenset[Address]) -> Shard:
     """*members* as one shard; those with a *shared* address are special."""
-    special = tuple(each for each in members if not each.is_plain or (shared and not shared.isdisjoint(each.addresses)))
-    plain = members
-    if special:
-        apart = set(map(id, special))
-        plain = tuple(each for each in members if id(each) not in apart)
-    if not any(map(_INTERFACES, plain)):
-        holders = (each.key for each in plain if each.addresses)
-        return Shard({"": _shared_vips(holders, _flat(plain), interface)}, special)
-    found: dict[str, tuple[list[str], list[Address]]] = {}
-    for each in plain:
+    special, plain = _parted(members, shared)
+    found = {name: _shared_vips(keys, vips) for name, (keys, vips) in _places(plain, interface).items()}
+    return Shard(found, tuple(sorted(special, key=_KEY)))
+
+
+def _combine_after(before: Shard, change: Change[Member], interface: str, shared: frozenset[Address]) -> Shard:
+    """What :func:`_combine` returns after *change*."""
+    (special_left, left), (special_come, come) = (_parted(some, shared) for some in change)
+    lost, got, found = _places(left, interface), _places(come, interface), dict(before.on)
+    for name in lost.keys() | got.keys():
+        place = _edited(found.get(name, EMPTY), lost.get(name, _NO_PLACE), got.get(name, _NO_PLACE))
+        found[name] = place
+        if not place.services:
+            del found[name]
+    return Shard({name: found[name] for name in sorted(found)}, _exchange(before.special, special_left, special_come))
+
+
+def _parted(members: Iterable[Member], shared: frozenset[Address]) -> tuple[list[Member], list[Member]]:
+    """The special *members*, and the plain ones."""
+    special: list[Member] = []
+    plain: list[Member] = []
+    for each in members:
+        is_plain = each.is_plain and (not shared or shared.isdisjoint(each.addresses))
+        (plain if is_plain else special).append(each)
+    return special, plain
+
+
+def _places(members: Iterable[Member], interface: str) -> dict[str, _Place]:
+    """The keys and the VIPs of *members* by interface; "" is the group's."""
+    found: dict[str, _Place] = {}
+    for each in members:
         for name, addresses in each.addresses_by_interface().items():
             if addresses:
-                keys, every = found.setdefault(name, ([], []))
+                keys, vips = found.setdefault(name, ([], []))
                 keys.append(each.key)
-                every += addresses
-    return Shard({name: _shared_vips(*found[name], name or interface) for name in sorted(found)}, special)
+                vips += map(host, dict.fromkeys(addresses), repeat(name or interface))
+    return {name: found[name] for name in sorted(found)}
 
 
-def _shared_vips(keys: Iterable[str], addresses: Iterable[Address], interface: str) -> SharedVIPs:
-    ordered = sorted(dict.fromkeys(addresses))  # in the order of names, which is often that of addresses
-    vips = {family: tuple(map(host, some, repeat(interface))) for family, some in groupby(ordered, _FAMILY)}
-    return SharedVIPs(tuple(sorted(keys)), vips)
+def _shared_vips(keys: Iterable[str], vips: Iterable[VirtualIP]) -> SharedVIPs:
+    ordered = sorted(vips)  # in the order of names, which is often that of addresses
+    return SharedVIPs(tuple(sorted(keys)), {family: tuple(some) for family, some in groupby(ordered, _FAMILY)})
 
 
-class _ShardAddresses(NamedTuple):
-    """The addresses of a shard, and those of them that several of its Services have."""
+def _edited(before: SharedVIPs, lost: _Place, got: _Place) -> SharedVIPs:
+    """*before* without what is *lost*, and with what is *got*."""
+    vips = {
+        family: some
+        for family in sorted(BITS)
+        if (some := _merged(before.vips.get(family, ()), *(_of_family(each, family) for each in (lost[1], got[1]))))
+    }
+    return SharedVIPs(_merged(before.services, lost[0], got[0]), vips)
 
-    all: frozenset[Address]
-    repeated: frozenset[Address]
+
+def _of_family(vips: Iterable[VirtualIP], family: int) -> list[VirtualIP]:
+    return [each for each in vips if _FAMILY(each) == family]
 
 
-def _addresses(members: tuple[Member, ...]) -> _ShardAddresses:
-    found = list(_flat(members))
-    every = frozenset(found)
-    if len(every) == len(found):
-        return _ShardAddresses(every, frozenset())
-    seen: set[Address] = set()
-    repeated: set[Address] = set()
-    for member in members:
-        own = set(member.addresses)
-        repeated |= seen & own
-        seen |= own
-    return _ShardAddresses(every, frozenset(repeated))
+def _merged(ordered: tuple[Ordered, ...], lost: Iterable[Ordered], got: Iterable[Ordered]) -> tuple[Ordered, ...]:
+    """The values *ordered* without those that are *lost*, and with those that are *got*."""
+    found = list(ordered)
+    for each in lost:
+        del found[bisect_left(found, each)]
+    for each in got:
+        insort(found, each)
+    return tuple(found)
 
 
 class AddressCounts:
-    """In how many *shards* of a group each address is, and the addresses that are *repeated* in several."""
+    """The *shards* of the Services that have each address, and the addresses that are *repeated* in several."""
 
     def __init__(self) -> None:
-        self.shards: dict[Address, int] = {}
+        self.shards: dict[Address, tuple[str, ...]] = {}
         self.repeated: set[Address] = set()
-        self._last: Mapping[str, frozenset[Address]] = {}
+        self._last: Mapping[str, tuple[Member, ...]] = {}
 
-    def update(self, found: Mapping[str, frozenset[Address]]) -> None:
-        """Count the addresses *found* by shard: from the last counts, so that only shards that changed are read."""
-        none = frozenset[Address]()
-        for shard in self._last.keys() | found.keys():
-            before, now = self._last.get(shard, none), found.get(shard, none)
+    def update(self, members: Mapping[str, tuple[Member, ...]]) -> None:
+        """Count the addresses of *members* by shard: only those that have changed since the last time are read."""
+        for shard in self._last.keys() | members.keys():
+            before, now = self._last.get(shard, ()), members.get(shard, ())
             if before is not now:
-                self._count(before - now, -1)
-                self._count(now - before, 1)
-        self._last = found
+                left, come = change_of(before, now)
+                for address in _each_once(left):
+                    places = list(self.shards[address])
+                    places.remove(shard)
+                    self._note(address, tuple(places))
+                for address in _each_once(come):
+                    self._note(address, (*self.shards.get(address, ()), shard))
+        self._last = members
 
-    def _count(self, addresses: Iterable[Address], step: int) -> None:
-        for address in addresses:
-            number = self.shards[address] = self.shards.get(address, 0) + step
-            if not number:
-                del self.shards[address]
-            (self.repeated.add if number > 1 else self.repeated.discard)(address)
+    def _note(self, address: Address, places: tuple[str, ...]) -> None:
+        self.shards[address] = places
+        if not places:
+            del self.shards[address]
+        (self.repeated.add if len(places) > 1 else self.repeated.discard)(address)
 
 
-def _flat(members: Iterable[Member]) -> Iterable[Address]:
-    return chain.from_iterable(map(_ADDRESSES, members))
+def _each_once(members: Iterable[Member]) -> Iterator[Address]:
+    """The addresses of *members*: of one member each once."""
+    return chain.from_iterable(dict.fromkeys(each.addresses) for each in members)

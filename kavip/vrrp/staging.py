@@ -204,6 +204,8 @@ def _agrees(instance: Instance, running: Mapping[str, RunningInstance], memory: 
 
 def _stay(run: RunningInstance, instance: Instance) -> bool:
     """Whether the VIPs of *run* that *instance* has too stay on their interfaces."""
+    if len(run.interfaces | instance.interfaces) == 1:
+        return True
     wanted = {vip.address: vip.interface for vip in instance.virtual_ips}
     return all(wanted.get(vip.address, vip.interface) == vip.interface for vip in run.virtual_ips)
 

@@ -5,6 +5,7 @@ keepalived also accepts ``0.0.0.0``, multicast, loopback, and a prefix length of
 interface. Addresses of Services come from validated pools; addresses that a group itself names are checked here.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import IPv4Interface, IPv6Interface, ip_interface
@@ -22,6 +23,8 @@ ANCHOR_IPV6: Final = 0xFE80 << 112 | 0x6B61 << 16
 _ANCHORS: Final = {4: range(ANCHOR_IPV4, ANCHOR_IPV4 + (1 << 8)), 6: range(ANCHOR_IPV6, ANCHOR_IPV6 + (1 << 16))}
 _SHORTEST_PREFIX: Final = {4: 8, 6: 16}
 _ADDRESS: Final = attrgetter("address")
+_VALUE: Final = attrgetter("address.value")
+_INTERFACE: Final = attrgetter("interface")
 _SHAPE: Final = "want an address, with or without a prefix length, such as 192.0.2.10/24 or 2001:db8::10"
 
 
@@ -51,6 +54,20 @@ def anchor(family: int, router_id: int, interface: str) -> VirtualIP:
 def is_anchor(address: Address) -> bool:
     """Whether *address* is from :func:`anchor`."""
     return address.value in _ANCHORS[address.family]
+
+
+def without_anchors(vips: tuple[VirtualIP, ...]) -> tuple[VirtualIP, ...]:
+    """*vips*, sorted and of one family, without the addresses from :func:`anchor`: mostly there are none."""
+    if not vips:
+        return vips
+    anchors = _ANCHORS[vips[0].address.family]
+    first, end = (bisect_left(vips, value, key=_VALUE) for value in (anchors.start, anchors.stop))
+    return vips if first == end else vips[:first] + vips[end:]
+
+
+def interfaces_of(vips: Iterable[VirtualIP]) -> frozenset[str]:
+    """The interfaces of *vips*."""
+    return frozenset(map(_INTERFACE, vips))
 
 
 def addresses_of(vips: Iterable[VirtualIP]) -> frozenset[Address]:

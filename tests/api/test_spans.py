@@ -42,6 +42,19 @@ def test_the_smallest_gaps_are_closed() -> None:
     assert widened(spans, 3).texts == ("192.0.2.1-192.0.2.3", "192.0.2.9-192.0.2.10", "2001:db8::1")
 
 
+def test_the_addresses_of_a_few_spans() -> None:
+    """They are not listed if they are too many."""
+    spans = read_spans(("192.0.2.1", "192.0.2.8-192.0.2.9", "2001:db8::1"))
+    listed = spans.addresses(most=4)
+    assert listed is not None and [str(each) for each in listed] == [
+        "192.0.2.1",
+        "192.0.2.8",
+        "192.0.2.9",
+        "2001:db8::1",
+    ]
+    assert spans.addresses(most=3) is None
+
+
 def test_what_cannot_be_read_is_left_out() -> None:
     """Another version or another program may have written it."""
     bad = ["", "192.0.2.1-", "192.0.2.9-192.0.2.1", "192.0.2.1-2001:db8::1", "192.0.2.6", "x-y"]

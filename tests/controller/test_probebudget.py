@@ -55,7 +55,7 @@ async def test_a_large_answer_is_decoded_off_the_loop(monkeypatch: pytest.Monkey
         watching(interval=0.01) as (probe, _),
     ):
         hosts = {f"n{number}": f"127.0.0.{number}" for number in (1, 2, 3)}
-        probe.set_target("lb/edge", ProbeTarget(hosts, port, "h1", vips=WANTED))
+        probe.set_target("lb/edge", ProbeTarget(hosts, port, "h1", vips=(WANTED,)))
         async with asyncio.timeout(PATIENCE):
             while len(probe.agents.states_of("lb/edge")) < 3:
                 await asyncio.sleep(0.01)
@@ -84,7 +84,7 @@ async def test_a_node_with_expensive_answers_is_probed_less_often(monkeypatch: p
         watching(interval=0.01, clock=lambda: at) as (probe, _),
     ):
         hosts = {"n1": "127.0.0.1", "n2": "127.0.0.2"}
-        probe.set_target("lb/edge", ProbeTarget(hosts, port, "h1", vips=WANTED))
+        probe.set_target("lb/edge", ProbeTarget(hosts, port, "h1", vips=(WANTED,)))
         async with asyncio.timeout(PATIENCE):
             while large < burst:
                 await asyncio.sleep(0.01)
@@ -112,7 +112,7 @@ async def test_a_vip_that_becomes_wanted_is_read_from_an_equal_answer() -> None:
     agent, more = Agent(lambda: web.json_response(state("h1", "192.0.2.130", "192.0.2.131"))), "192.0.2.131"
     async with serving(agent) as port, watching(interval=0.01) as (probe, _):
         for wanted in (WANTED, {**WANTED, more: parse_address(more)}):
-            probe.set_target("lb/edge", ProbeTarget({"n1": "127.0.0.1"}, port, "h1", vips=wanted))
+            probe.set_target("lb/edge", ProbeTarget({"n1": "127.0.0.1"}, port, "h1", vips=(wanted,)))
             async with asyncio.timeout(PATIENCE):
                 while True:
                     seen = probe.agents.states_of("lb/edge").get("n1")

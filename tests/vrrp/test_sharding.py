@@ -84,14 +84,13 @@ def test_combined_shards_do_not_depend_on_the_history(luck: random.Random) -> No
 
 
 def test_members_are_sharded_once() -> None:
-    """They are sharded by name; Services with instances of their own are not among the names of a shard."""
+    """They are sharded by name; those with instances of their own, and those whose lines are refused, are known."""
     members = [Member(key=key, addresses=(), local=key == KEYS[4], problem=TROUBLE) for key in KEYS]
     shards = shard_members(GROUP, members)
     assert shard_members(GROUP, shards) is shards
     assert sorted(shards, key=lambda each: each.key) == members
     assert (len(shards), shards.own) == (len(members), (members[4],))
     assert {each.key for each in shards.troubled} == set(KEYS)
-    assert sorted(name for names in shards.names.values() for name in names) == [*KEYS[:4], *KEYS[5:]]
     other = shard_members(build.group(instances=shared(2)), shards)
     assert (other.count, sorted(other.members)) == (2, ["group/0", "group/1"])
     assert list(shard_members(build.group(), shards).members) == [""]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from kavip.api.address import parse_address
+from kavip.api.address import Address, parse_address
 from kavip.errors import BadInput
-from kavip.vrrp.virtualips import anchor, host, is_anchor, parse_virtual_ip
+from kavip.vrrp.virtualips import anchor, host, is_anchor, parse_virtual_ip, without_anchors
 
 
 @pytest.mark.parametrize(
@@ -70,3 +70,13 @@ def test_host() -> None:
         "192.0.2.1/32",
         "2001:db8::1/128",
     ]
+
+
+@pytest.mark.parametrize("own_anchor", ["169.254.255.9", "fe80::6b61:9"])
+def test_vips_without_anchors(own_anchor: str) -> None:
+    """All of one family; without an anchor it is the same object."""
+    own = parse_address(own_anchor)
+    vips = tuple(host(Address(own.family, value), "eth0") for value in (own.value - 99_999, own.value + 99_999))
+    assert without_anchors(vips) is vips
+    assert without_anchors((vips[0], host(own, "eth0"), vips[1])) == vips
+    assert without_anchors(()) == ()

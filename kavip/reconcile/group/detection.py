@@ -14,6 +14,7 @@ for them: it hears a machine of which only the controller knows that it is a nod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Final
 
 from kavip import names
@@ -33,6 +34,9 @@ from kavip.vrrp.running import RunningInstance, running_instances
 
 MOST_HARDWARE: Final = 768
 """Hardware addresses in ``agent.json``, which have 15 KB. Agents recognise their unicast peers without them."""
+
+_FEW: Final = 256
+"""Addresses of a published list up to which each is looked up, instead of each VIP of the group."""
 
 _NOTHING: Final = DetectionConfig()
 
@@ -72,9 +76,8 @@ class Detection:
     @cached_property
     def fresh(self) -> DetectionConfig:
         """What is written with another change."""
-        unrun = _without(self._every, (state.runs for state in self.states.values())) if self._listed else ()
-        pending = frozenset(filter(self._listed.__contains__, unrun))
-        probe = spans_of((self.new | pending) - self.off, among=self._every)
+        pending = _not_run(self._listed_vips, self.states) if self._listed else frozenset[Address]()
+        probe = spans_of((self.new | pending) - self.off, among=chain.from_iterable(self.vips))
         known = self.hardware if self.are_complete else (*self.hardware, *self.published.hardware_addresses)
         return DetectionConfig(
             probe=widened(probe, MOST).texts,
@@ -82,13 +85,17 @@ class Detection:
             hardware_addresses=tuple(sorted(tuple(dict.fromkeys(known))[:MOST_HARDWARE])),
         )
 
-    @cached_property
-    def _every(self) -> frozenset[Address]:
-        return frozenset[Address]().union(*self.vips)
+    @property
+    def _listed_vips(self) -> frozenset[Address]:
+        """The VIPs that the published list has: mostly one or two of thousands."""
+        few = self._listed.addresses(most=_FEW)
+        if few is not None:
+            return frozenset(each for each in few if any(each in some for some in self.vips))
+        return frozenset(filter(self._listed.__contains__, chain.from_iterable(self.vips)))
 
     @cached_property
     def _off(self) -> tuple[str, ...]:
-        return spans_of(self.off, among=self._every).texts[:MOST] if self.off else ()
+        return spans_of(self.off, among=chain.from_iterable(self.vips)).texts[:MOST]
 
     @cached_property
     def _listed(self) -> AddressSpans:
@@ -123,7 +130,7 @@ def detection_of(
     off = [memory.last(_off, each.name, each.carried, unprobed) for each in instances.values() if unprobed]
     others = [group.key, *sorted(agents.states.keys() - {group.key})]
     return Detection(
-        new=_without(candidates, (state.runs for state in states.values())),
+        new=_not_run(candidates, states),
         vips=tuple(each.carried for each in instances.values()),
         off=frozenset[Address]().union(*off),
         published=published_detection(existing),
@@ -147,14 +154,19 @@ def _candidates(instances: Mapping[str, Instance], existing: Existing, memory: M
     if not found:
         return found
     old = frozenset(address for each in existing.takeover.instances for address in each.addresses)
-    return _without(found, (old, *(each.carried for text in running for each in text.values())))
+    return _without(found, chain((old,), (each.carried for text in running for each in text.values())))
 
 
-def _without(found: frozenset[Address], others: Iterable[frozenset[Address]]) -> frozenset[Address]:
-    """*found* without all addresses of *others*: of those it costs nothing how many they are."""
+def _not_run(vips: frozenset[Address], states: Mapping[str, NodeState]) -> frozenset[Address]:
+    """Those of *vips* that no node runs."""
+    return _without(vips, (state.runs for state in states.values()))
+
+
+def _without(few: frozenset[Address], others: Iterable[frozenset[Address]]) -> frozenset[Address]:
+    """*few* addresses without all *others*: each difference reads the smaller set, which a union does not."""
     for each in others:
-        found -= each
-    return found
+        few -= each
+    return few
 
 
 def _missing(wanted: frozenset[Address], running: tuple[RunningInstance | None, ...]) -> frozenset[Address]:

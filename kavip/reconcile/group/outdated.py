@@ -6,6 +6,7 @@ that are served and report it are remembered, and skipped until their object cha
 VIPs. The Snapshot keeps that memory (:mod:`kavip.memo`).
 """
 
+from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -14,6 +15,7 @@ from typing import Final, NamedTuple
 from kavip.api.address import Address
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
+from kavip.memo import change_of
 from kavip.names import ConditionType, Reason
 from kavip.reconcile.group.desired import Desired
 from kavip.reconcile.group.instances import subjects_of
@@ -25,9 +27,11 @@ from kavip.reconcile.service import throttle
 from kavip.reconcile.service.advertised import advertised_state
 from kavip.reconcile.service.programmed import programmed_state
 from kavip.reconcile.service.vips import ServiceVIPs, ServingGroup
+from kavip.snapshot.membership import part_of
 
 _SPARE: Final = 1000
 _NAME: Final = attrgetter("name")
+_KEY: Final = attrgetter("key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +141,8 @@ class _Memory:
 
     def __init__(self) -> None:
         self.served: dict[int, _Served] = {}
-        self.whole: dict[str, Sequence[Service]] = {}
-        """Shares of members that are all served."""
+        self.seen: dict[str, tuple[tuple[Service, ...], tuple[Service, ...]]] = {}
+        """The shares of members that were read last, and those of their Services that were not served."""
 
 
 def _refresh_memory(serving: ServingGroup, mastership: Mastership, members: int) -> _Memory:
@@ -149,10 +153,10 @@ def _refresh_memory(serving: ServingGroup, mastership: Mastership, members: int)
     memory, circumstances = kept.state(_Memory), _circumstances(serving)
     if memory.circumstances != circumstances or len(memory.served) > 2 * members + _SPARE:  # most are old objects
         memory.served.clear()
-        memory.whole.clear()
+        memory.seen.clear()
     elif changed := _changed(memory.states, serving.states):
         memory.served = {key: each for key, each in memory.served.items() if changed.isdisjoint(each.vips)}
-        memory.whole.clear()
+        memory.seen.clear()
     memory.circumstances, memory.states = circumstances, serving.states
     return memory
 
@@ -171,18 +175,26 @@ def _changed(before: Mapping[str, NodeState], after: Mapping[str, NodeState]) ->
     return found
 
 
-def _unknown(members: Mapping[str, Sequence[Service]], memory: _Memory, special: Collection[str]) -> Sequence[Service]:
+def _unknown(
+    members: Mapping[str, tuple[Service, ...]], memory: _Memory, special: Collection[str]
+) -> Sequence[Service]:
     """The Services to compare: those that are not known as served, and the *special* ones."""
     served, found = memory.served, list[Service]()
     for share, some in members.items():
-        if special:
-            found += [each for each in some if id(each) not in served or each.key in special]
-        elif memory.whole.get(share) is some:
+        known, rest = memory.seen.get(share, ((), ()))
+        if known is not some:
+            change = change_of(known, some)
+            gone = set(map(id, change.left))
+            rest = tuple(each for each in (*rest, *change.come) if id(each) not in gone)
+        elif not rest:
             continue
-        elif unknown := [each for each in some if id(each) not in served]:
-            found += unknown
-        else:
-            memory.whole[share] = some
+        rest = tuple(each for each in rest if id(each) not in served)
+        memory.seen[share] = some, rest
+        found += rest
+    for key in sorted(special):
+        there = members.get(part_of(key), ())
+        at = bisect_left(there, key, key=_KEY)
+        found += [each for each in there[at : at + 1] if each.key == key and id(each) in served]
     return found
 
 

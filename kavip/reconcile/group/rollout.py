@@ -11,6 +11,7 @@ from kavip.api.address import Address, read_address
 from kavip.api.cluster import Node, Pod
 from kavip.api.group import KeepalivedGroup
 from kavip.api.instant import instant_text
+from kavip.memo import Change
 from kavip.reconcile.group.desired import Desired
 from kavip.reconcile.group.existing import Existing
 from kavip.reconcile.group.objects import ObjectsPlan, plan_objects
@@ -22,6 +23,7 @@ from kavip.reconcile.rollout.poollinks import PoolLinks
 from kavip.reconcile.rollout.readiness import new_password_since, readiness_of
 from kavip.reconcile.rollout.switchover import Switchover, plan_switchover
 from kavip.reconcile.takeover.replacement import Replacement, plan_replacement
+from kavip.vrrp.virtualips import VirtualIP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,22 +139,23 @@ def _target(existing: Existing, desired: Desired, switchover: Switchover | None,
     )
 
 
-def _wanted_vips(desired: Desired) -> Mapping[str, Address]:
-    """The VIPs of *desired* by text, before and after a switch; the same object where none has changed."""
+def _wanted_vips(desired: Desired) -> tuple[Mapping[str, Address], ...]:
+    """The VIPs of *desired* by text, before and after a switch: a part for each instance, which stays the same."""
     memory, model, final = desired.members.memory, desired.configuration.model, desired.configuration.final
     models = filter(None, (model, final if final is not model else None))
     instances = [each for one in models for each in one.instances]
-    return memory.last(_merged, "", tuple(memory.last(_texts, each.name, each.carried) for each in instances))
+    return tuple(memory.follow(_texts, _texts_after, each.name, each.virtual_ips) for each in instances)
 
 
-def _texts(addresses: Iterable[Address]) -> Mapping[str, Address]:
-    return {str(each): each for each in addresses}
+def _texts(vips: Iterable[VirtualIP]) -> Mapping[str, Address]:
+    return {str(each.address): each.address for each in vips}
 
 
-def _merged(parts: Iterable[Mapping[str, Address]]) -> Mapping[str, Address]:
-    found: dict[str, Address] = {}
-    for each in parts:
-        found |= each
+def _texts_after(before: Mapping[str, Address], change: Change[VirtualIP]) -> Mapping[str, Address]:
+    found = dict(before)
+    for each in _texts(change.left):
+        del found[each]
+    found.update(_texts(change.come))
     return found
 
 

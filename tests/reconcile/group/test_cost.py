@@ -1,0 +1,97 @@
+"""The cost of the plan after an event, in operations: it does not grow with the Services of a Shared group."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from kavip import names
+from kavip.api.group import Instances
+from kavip.api.service import Service
+from kavip.reconcile.observed.agentstates import BACKUP, MASTER, AgentStates, InstanceState, NodeState
+from kavip.reconcile.plan import Key, KeyKind
+from kavip.vrrp.running import running_instances
+from tests.reconcile.group.settledgroup import serving, settled, with_pods
+from tests.reconcile.simulatedcluster import GROUP, SimulatedCluster, pod
+from tests.support import build
+from tests.support.operations import instructions
+
+NODES = ("n1", "n2")
+CROWDS = (64, 512)
+NEW = "shop/new"
+
+
+def crowd(size: int) -> SimulatedCluster:
+    """A Shared group with that many Services, whose text every node runs and whose conditions are current."""
+    group = build.group(unicast_enabled=True, instances=Instances(mode="Shared", count=4))
+    services = [serving(f"shop/s{number:04}", f"198.18.{number // 250}.{number % 250 + 1}") for number in range(size)]
+    simulation = with_pods(settled(group, *services), *(pod(f"edge-{node}", node) for node in NODES))
+    for _ in range(2):
+        report(simulation)
+        simulation.objects.configmaps.clear()  # written again, without the list of VIPs that are new on the nodes
+        simulation.settle(Key(KeyKind.GROUP, GROUP))
+    for service in services:
+        simulation.service(service.key)
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    return simulation
+
+
+def report(simulation: SimulatedCluster) -> None:
+    """Let both nodes run the published text; the first one is the master of everything."""
+    running = running_instances(simulation.text())
+    at = {vip.address: name for name, run in running.items() for vip in run.virtual_ips}
+    states = {
+        node: NodeState(
+            config_hash=simulation.snapshot.groups[GROUP].status.config_hash,
+            runs=frozenset(at),
+            masters=frozenset(at) if node == NODES[0] else frozenset(),
+            instance_of=at,
+            instances=tuple(
+                InstanceState(
+                    name, run.identity.router_id, 4, MASTER if node == NODES[0] else BACKUP, len(run.virtual_ips)
+                )
+                for name, run in sorted(running.items())
+            ),
+        )
+        for node in NODES
+    }
+    simulation.agents = replace(AgentStates({GROUP: states}), probed_from=simulation.now)
+
+
+def costs(change: Callable[[SimulatedCluster], Service | None]) -> list[int]:
+    """The operations of the group's plan after *change* of the Service :data:`NEW`, in a small and a large group."""
+    found = []
+    for size in CROWDS:
+        simulation = crowd(size)
+        for _ in range(3):  # the first plans fill memories
+            put(simulation, change(simulation))
+            simulation.plan_group()
+            put(simulation, None)
+            simulation.plan_group()
+        put(simulation, change(simulation))
+        found.append(instructions(simulation.plan_group))
+    return found
+
+
+def put(simulation: SimulatedCluster, service: Service | None) -> None:
+    """Create or replace the Service :data:`NEW`, or delete it."""
+    if service is not None:
+        simulation.snapshot.put(service)
+    elif NEW in simulation.snapshot.services:
+        simulation.snapshot.drop(names.SERVICE, NEW)
+
+
+def test_a_service_that_is_added_costs_the_same_among_few_and_many() -> None:
+    """Its instance is edited, not combined again; no other Service is read."""
+    few, many = costs(lambda _: serving(NEW, "192.0.2.200"))
+    assert many <= 1.02 * few
+
+
+def test_a_service_with_an_instance_of_its_own_costs_the_same_among_few_and_many() -> None:
+    """It is special in its shard, whose other Services are not read."""
+    few, many = costs(lambda _: serving(NEW, "192.0.2.200", external_traffic_policy="Local"))
+    assert many <= 1.02 * few
+
+
+def test_a_service_that_shares_an_address_reads_only_its_shard_again() -> None:
+    """Both Services of the address become special, so their shards are combined again, and the others are not."""
+    few, many = costs(lambda _: serving(NEW, "198.18.0.1"))
+    assert many - few < 150 * (CROWDS[1] - CROWDS[0]) / 2
