@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kavip.api import conditions
+from kavip.api.address import Address
 from kavip.api.agentconfig import LocalTrack
 from kavip.api.cluster import Node
 from kavip.api.group import GroupStatus, KeepalivedGroup
 from kavip.api.refusal import Refusal
 from kavip.names import ConditionType
+from kavip.reconcile import segmentids
 from kavip.reconcile.group.configtemplate import apply_template
 from kavip.reconcile.group.configuration import ConfigurationBuilder, GroupConfiguration
 from kavip.reconcile.group.deadnodes import dead_nodes
@@ -26,6 +28,7 @@ from kavip.reconcile.group.routerids import RouterIDs, assign_router_ids
 from kavip.reconcile.group.successors import candidates_of
 from kavip.reconcile.observed import neighbours
 from kavip.reconcile.observed.observed import Observed
+from kavip.reconcile.observed.reported import reported_instances
 from kavip.reconcile.plan import GroupReservation, ReconcileOptions
 from kavip.reconcile.rollout.peers import is_final, next_peers, rollout_status
 from kavip.reconcile.rollout.poollinks import PoolLinks
@@ -34,7 +37,7 @@ from kavip.vrrp import keys
 from kavip.vrrp.configtemplate import RenderRequest
 from kavip.vrrp.members import turns_of
 from kavip.vrrp.priorities import seed_of
-from kavip.vrrp.running import running_instances
+from kavip.vrrp.running import NO_INSTANCES, RunningInstance, running_instances
 from kavip.vrrp.sharding import Shards
 
 
@@ -102,11 +105,14 @@ def desired_of(
 ) -> Desired:
     """What *group* should run, after what is *existing*."""
     text = existing.running.text if existing.running else ""
+    every = members_of(snapshot, group)
     published = running_instances(text, snapshot.memory(group.key))
+    if existing.configmap is None:
+        published = _reported(snapshot, group, every, observed)
     running = without_unloaded(published, existing, observed.agents, group)
     others = neighbours.elsewhere_of(snapshot, observed.objects, group)
     coexistence = existing.takeover.coexistence
-    members, withheld = neighbours.withhold(members_of(snapshot, group), running, others)
+    members, withheld = neighbours.withhold(every, running, others)
     router_ids = assign_router_ids(
         snapshot, group, observed, members=members, running=running, others=others, coexistence=coexistence
     )
@@ -151,6 +157,22 @@ def desired_of(
         is_held=templated.is_held,
         template_problem=templated.problem,
     )
+
+
+def _reported(
+    snapshot: Snapshot, group: KeepalivedGroup, members: Shards, observed: Observed
+) -> Mapping[str, RunningInstance]:
+    """What the nodes of *group*, whose ConfigMap is lost, report that they run."""
+    if not (states := observed.agents.states_of(group.key)):
+        return NO_INSTANCES
+
+    def interface_of(address: Address) -> str:
+        place = snapshot.interface_of(address)
+        return place.interface if place else ""
+
+    services = {each.key for each in members}
+    taken = segmentids.taken_ids(snapshot, group, observed.records.reserved)
+    return reported_instances(states, group, services=services, taken=taken, interface_of=interface_of)
 
 
 def _pool_interfaces(members: Shards, existing: Existing) -> frozenset[str]:

@@ -11,6 +11,7 @@ What the controller has observed besides the Snapshot. PURE.
 * :mod:`~kavip.reconcile.observed.mastership`: which node is master of what, by those answers;
 * :mod:`~kavip.reconcile.observed.strangers`: VIPs that another machine on the LAN has, by the same answers;
 * :mod:`~kavip.reconcile.observed.collisions`: VRIDs that another router uses, by keepalived's counters;
+* :mod:`~kavip.reconcile.observed.reported`: what the nodes run by those answers, for a text that is lost;
 * :mod:`~kavip.reconcile.observed.neighbours`: VRIDs and VIPs that nodes of other groups still run;
 * :mod:`~kavip.reconcile.observed.operator`: whether keepalived-operator runs;
 * :mod:`~kavip.reconcile.observed.ownership`: which controller made an object of a group.

@@ -60,7 +60,9 @@ def plan_switchover(
     published = published.at(now) if published else None
     if published and published.next and published.switch_at and _is_frozen(published.switch_at, now):
         return _last_seconds(published, published.next, published.switch_at, nodes=ask(published.next), now=now)
-    if published is None or following is None or not published.current.running or not (nodes := ask(following)):
+    if published is None:
+        return Switchover(PublishedRevisions(current))  # if the ConfigMap is lost, nodes may run an older one
+    if following is None or not published.current.running or not (nodes := ask(following)):
         return Switchover(PublishedRevisions(following or current))  # no two nodes can disagree
     if problem := _oversized(current, following):
         return Switchover(PublishedRevisions(current), problem)

@@ -10,7 +10,7 @@ import msgspec
 from kavip.api.agent import ProblemCode
 from kavip.api.group import Instances, PasswordAuth, SecretRef
 from kavip.api.instant import instant_text
-from kavip.reconcile.observed.agentstates import NodeState
+from kavip.reconcile.observed.agentstates import BACKUP, InstanceState, NodeState
 from kavip.reconcile.rollout.configmap import PublishedRevisions, Revision, read_published, settings_of
 from kavip.vrrp.identity import agree
 from kavip.vrrp.running import running_instances
@@ -41,6 +41,7 @@ class Node:
     drift: float = 0.0
     is_old: bool = False
     bars: str = ""
+    reports_vips: bool = False
 
     def step(self, now: datetime) -> None:
         """Run the revision for this moment."""
@@ -58,7 +59,19 @@ class Node:
         following = self.mounted.next
         is_ahead = self.mounted.switch_at is None or now < self.mounted.switch_at
         is_asked = following is not None and is_ahead and not self.is_old
+        running = self.runs.running.values() if self.runs and self.reports_vips else ()
         return NodeState(
+            instance_of={vip.address: each.name for each in running for vip in each.virtual_ips},
+            instances=tuple(
+                InstanceState(
+                    each.name,
+                    each.identity.router_id,
+                    each.identity.anchor.address.family,
+                    BACKUP,
+                    len(each.virtual_ips),
+                )
+                for each in running
+            ),
             config_hash=self.runs.hash if self.runs else "",
             refused="" if self.runs else "no instance is left",
             prepared=following.digest if following and is_asked and not self.refuses else "",

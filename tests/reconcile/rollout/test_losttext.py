@@ -1,0 +1,73 @@
+"""The ConfigMap of a group is lost while VIPs wait for a switch: what the nodes report stays where it runs."""
+
+from typing import Any
+
+import pytest
+
+from kavip.api.group import Instances
+from kavip.vrrp.running import running_instances
+from kavip.vrrp.sharding import shard_of
+from tests.reconcile.group.settledgroup import serving
+from tests.reconcile.rollout.switchingnodes import SHARED, UNICAST, Site, is_done
+from tests.reconcile.simulatedcluster import GROUP
+
+NUMBERS = range(12)
+MORE: dict[str, Any] = {**UNICAST, "instances": Instances(mode="Shared", count=4)}
+
+
+def site_of(**spec: Any) -> Site:
+    """Two nodes that report what they run, with some Services."""
+    site = Site.of(**spec)
+    for node in site.nodes:
+        node.reports_vips = True
+    for number in NUMBERS:
+        site.simulation.snapshot.put(serving(f"shop/s{number}", vip(number)))
+    site.pass_time(2.0)
+    site.until(lambda: is_done(site))
+    return site
+
+
+def vip(number: int) -> str:
+    """The VIP of one of the Services."""
+    return f"198.51.100.{number + 1}"
+
+
+def places(text: str) -> dict[str, tuple[str, int]]:
+    """The instance and the VRID of each VIP in *text*."""
+    runs = running_instances(text).values()
+    return {str(each.address): (run.name, run.identity.router_id) for run in runs for each in run.virtual_ips}
+
+
+@pytest.mark.parametrize(("before", "after"), [(SHARED, MORE), (MORE, SHARED), (UNICAST, SHARED), (SHARED, UNICAST)])
+def test_vips_stay_where_they_run_until_the_switch(before: dict[str, Any], after: dict[str, Any]) -> None:
+    """The text comes back with the VIPs in the instances that run, and then all nodes switch."""
+    site = site_of(**before)
+    ran = places(site.published.current.text)
+    site.nodes[1].refuses = "not yet"
+    site.edit(**after)
+    site.until(lambda: site.published.next)
+    del site.simulation.objects.configmaps[GROUP]
+    for _ in range(2):
+        site.simulation.group()
+    assert places(site.published.current.text) == ran
+    site.pass_time(3.0)  # the site checks after each second that no VIP is in two instances
+    assert places(site.published.current.text) == ran
+    site.nodes[1].refuses = ""
+    site.until(lambda: site.published.next is None)
+    site.until(lambda: is_done(site))
+    count = after["instances"].count if "instances" in after else 0
+    found = places(site.published.current.text)
+    for number in NUMBERS:
+        key = f"shop/s{number}"
+        assert found[vip(number)][0] == (shard_of(key, count) or key)
+
+
+def test_without_any_answer_the_text_follows_from_the_objects() -> None:
+    """No VRID changes: the status has them."""
+    site = site_of(**SHARED)
+    text = site.published.current.text
+    site.simulation.agents = type(site.simulation.agents)()
+    del site.simulation.objects.configmaps[GROUP]
+    for _ in range(2):
+        site.simulation.group()
+    assert places(site.published.current.text) == places(text)
