@@ -6,7 +6,8 @@ first: that costs nanoseconds, where hashing all of them would cost as much as t
 :class:`Memory` for each group and drops it with the group.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import compress, count
 from operator import is_not
 from typing import Any, Final, Generic, NamedTuple, TypeVar, TypeVarTuple
@@ -50,6 +51,14 @@ def _common(one: Iterable[object], other: Iterable[object], most: int) -> int:
     return min(most, next(compress(count(), map(is_not, one, other)), most))
 
 
+def index_of(ordered: Sequence[Any], item: object) -> int:
+    """The index of *item* in what is *ordered*; raises :class:`ValueError` if it is not there."""
+    at = bisect_left(ordered, item)
+    if at == len(ordered) or ordered[at] != item:
+        raise ValueError(f"{item} is not there")
+    return at
+
+
 class Memory:
     """The last results of functions, by function and name. Without it, and after any loss, only time is lost."""
 
@@ -84,11 +93,11 @@ class Memory:
         The same as :meth:`last` for *function* of *items* and *arguments*.
 
         If only a few *items* differ from those of the last call, *update* makes the result from the last one and the
-        change. The results must be equal.
+        change. The results must be equal. After an error of *update* the next call uses *function*.
         """
         if not self._most:
             return function(items, *arguments)
-        before = self._results.get(function, {}).get(name)
+        before = self._results.get(function, {}).pop(name, None)
         result: R
         if before is None or before[0][1:] != arguments:
             result = function(items, *arguments)

@@ -1,9 +1,10 @@
 """Results are kept by name, compared by value, and bounded."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kavip.memo import KEEPS_NOTHING, Change, Memory, change_of
+from kavip.memo import KEEPS_NOTHING, Change, Memory, change_of, index_of
 from tests.support.examples import examples
 
 
@@ -99,3 +100,24 @@ def test_a_small_change_updates_the_last_result() -> None:
     memory.follow(whole, update, "b", items[:50], "+")
     KEEPS_NOTHING.follow(whole, update, "b", items[:50], "+")
     assert calls == [50] * 4
+
+
+def test_a_failed_update_is_not_repeated() -> None:
+    """The next call makes the result again, from all items."""
+
+    def update(before: int, change: Change[int]) -> int:
+        raise ValueError("not there")
+
+    memory, items = Memory(), tuple(range(100))
+    assert memory.follow(sum, update, "a", items) == sum(items)
+    with pytest.raises(ValueError, match="not there"):
+        memory.follow(sum, update, "a", items[1:])
+    assert memory.follow(sum, update, "a", items[1:]) == sum(items)
+
+
+def test_what_is_not_there_has_no_index() -> None:
+    """Otherwise an edit would remove its neighbour."""
+    assert [index_of((1, 3, 5), each) for each in (1, 3, 5)] == [0, 1, 2]
+    for absent in (0, 4, 6):
+        with pytest.raises(ValueError, match=f"{absent} is not there"):
+            index_of((1, 3, 5), absent)

@@ -18,7 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from kavip.api.address import Address
 from kavip.api.refusal import Refusal
 from kavip.errors import UnsafeValue
-from kavip.memo import KEEPS_NOTHING, Change, Memory
+from kavip.memo import KEEPS_NOTHING, Change, Memory, index_of
 from kavip.names import Reason
 from kavip.vrrp.instances import Instance, Model
 from kavip.vrrp.priorities import UNLISTED
@@ -101,7 +101,7 @@ def _written(vips: tuple[VirtualIP, ...]) -> _Written:
 def _written_after(before: _Written, change: Change[VirtualIP]) -> _Written:
     vips, lines = list(before.vips), list(before.lines)
     for each in change.left:
-        at = bisect_left(vips, each)
+        at = index_of(vips, each)
         del vips[at], lines[at]
     for each in change.come:
         at = bisect_left(vips, each)

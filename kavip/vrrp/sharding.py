@@ -11,7 +11,7 @@ Services, which do not depend on each other, are combined once for each shard.
 
 import hashlib
 import re
-from bisect import bisect_left, insort
+from bisect import insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from kavip.api.address import BITS, Address
 from kavip.api.group import KeepalivedGroup
-from kavip.memo import KEEPS_NOTHING, Change, Memory, change_of
+from kavip.memo import KEEPS_NOTHING, Change, Memory, change_of, index_of
 from kavip.vrrp.members import Member
 from kavip.vrrp.virtualips import VirtualIP, host
 
@@ -309,7 +309,7 @@ def _merged(ordered: tuple[Ordered, ...], lost: Iterable[Ordered], got: Iterable
     """The values *ordered* without those that are *lost*, and with those that are *got*."""
     found = list(ordered)
     for each in lost:
-        del found[bisect_left(found, each)]
+        del found[index_of(found, each)]
     for each in got:
         insort(found, each)
     return tuple(found)
