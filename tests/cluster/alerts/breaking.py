@@ -5,11 +5,14 @@ import signal
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from hack.demo.session import Session
 from hack.testbed.process import Process, wait_for
+from kavip.pki import certificates
+from kavip.pki.certificates import KeyPair
 from tests.app.conftest import a_group, a_pool, object_of
 from tests.cluster.alerts.shop import (
     NODES,
@@ -21,7 +24,7 @@ from tests.cluster.alerts.shop import (
     served,
     unlabel,
 )
-from tests.cluster.provisioning import PATIENCE, apply_objects, retry_kubectl
+from tests.cluster.provisioning import PATIENCE, apply_objects, release, retry_kubectl
 from tests.cluster.site import SHOP
 from tests.support import manifests
 
@@ -281,3 +284,31 @@ def no_right_to_watch(session: Session) -> Iterator[None]:
     with without_right(session, "vippools"):
         retry_kubectl(session.cluster, "rollout", "restart", "deployment/kavip-controller", _OWN)
         yield
+
+
+@contextmanager
+def expiring_certificate(session: Session) -> Iterator[None]:
+    """The certificate that an administrator provides is valid for half a day."""
+    ca = certificates.new_ca(datetime.now(UTC))
+    with deleted(session, certificate_secret(ca, lifetime=timedelta(hours=12))):
+        apply_objects(session.cluster, certificate_secret(ca, lifetime=timedelta(hours=12)))
+        set_certificates(session, "provided")
+        try:
+            yield
+        finally:
+            apply_objects(session.cluster, certificate_secret(ca, lifetime=timedelta(days=30)))
+            set_certificates(session, "self")
+
+
+def certificate_secret(ca: KeyPair, *, lifetime: timedelta) -> dict[str, Any]:
+    """The Secret that an administrator fills, with a certificate of *ca* for the webhook."""
+    host = f"kavip-webhook.{manifests.NAMESPACE}.svc"
+    leaf = certificates.new_leaf(ca, [host], datetime.now(UTC), lifetime=lifetime)
+    data = {"tls.crt": leaf.certificate_pem, "tls.key": leaf.key_pem, "ca.crt": ca.certificate_pem}
+    text = {key: each.decode() for key, each in data.items()}
+    return object_of("Secret", "kavip-webhook-tls", namespace=manifests.NAMESPACE, stringData=text)
+
+
+def set_certificates(session: Session, mode: str) -> None:
+    """Upgrade to another mode of certificates."""
+    session.cluster.helm("upgrade", *release(session.cluster), "--reuse-values", f"--set=certs.mode={mode}")

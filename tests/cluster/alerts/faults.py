@@ -86,11 +86,11 @@ FAULTS: Final[Sequence[Fault]] = (
     ),
     Fault("KavipEventsDropped", breaking.no_right_to_events),
     Fault("KavipReconcileErrors", breaking.no_right_to_write, {"kind": "service"}),
+    Fault("KavipCertificateExpiring", breaking.expiring_certificate, {"certificate": "leaf"}),
     Fault("KavipWatchBroken", breaking.no_right_to_watch, {"kind": "VIPPool"}, ("KavipLeaderMissing",)),
 )
 
 UNTRIED: Final = {
-    "KavipCertificateExpiring": "kavip renews its certificate days before",
     "KavipWebhookErrors": "it is a fault of kavip",
     "KavipWebhookSlow": "a webhook that hangs does not measure that",
 }
