@@ -5,7 +5,7 @@ Other keys are not enqueued. An address that kavip has just written enqueues the
 that it was decided for. A heartbeat of a node enqueues nothing.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -91,8 +91,7 @@ def _of_service(snapshot: Snapshot, old: Object | None, new: Object | None, sent
     had, has = (each.virtual_ips if each is not None else () for each in (before, after))
     if had == has and _shape(before) == _shape(after):
         return
-    groups = {snapshot.group_of(each) for each in (before, after) if each is not None}
-    yield from (Key(KeyKind.GROUP, group) for group in sorted(filter(None, groups)))
+    yield from _groups_of(snapshot, filter(None, (before, after)))
     yield from _pools_of(snapshot, {*had, *has})
 
 
@@ -147,8 +146,7 @@ def _groups_on(snapshot: Snapshot, *versions: VIPPool) -> Iterator[Key]:
         return
     pools = filter(None, (parse_pool(each)[0] for each in versions))
     keys = {terms.key for pool in pools for _, terms, _ in snapshot.ledger.claims_in(pool)}
-    groups = {snapshot.group_of(snapshot.services[key]) for key in keys if key in snapshot.services}
-    yield from (Key(KeyKind.GROUP, group) for group in sorted(filter(None, groups)))
+    yield from _groups_of(snapshot, (snapshot.services[key] for key in keys if key in snapshot.services))
 
 
 def _of_slice(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iterator[Key]:
@@ -157,9 +155,7 @@ def _of_slice(snapshot: Snapshot, old: Object | None, new: Object | None) -> Ite
     """
     seen = [each for each in (old, new) if isinstance(each, EndpointSlice)]
     if len({(each.service, each.ready_nodes, each.draining_nodes) for each in seen}) != 1 or len(seen) == 1:
-        services = (snapshot.services.get(key) for key in sorted({each.service for each in seen}))
-        groups = {snapshot.group_of(service) for service in services if service is not None}
-        yield from (Key(KeyKind.GROUP, group) for group in sorted(filter(None, groups)))
+        yield from _groups_of(snapshot, filter(None, map(snapshot.services.get, {each.service for each in seen})))
     yield from _pools_of(snapshot, _own(old) ^ _own(new))
 
 
@@ -215,6 +211,17 @@ def _service(key: str) -> Key:
 
 def _groups(snapshot: Snapshot) -> Iterator[Key]:
     return (Key(KeyKind.GROUP, group.key) for group in snapshot.every_group)
+
+
+def _groups_of(snapshot: Snapshot, services: Iterable[Service]) -> Iterator[Key]:
+    """
+    The groups of *services*.
+
+    A group that does not exist is left out: its plan would go through all of its Services, which have nothing to do
+    before it comes. Its creation and its deletion enqueue them.
+    """
+    found = {snapshot.group_of(each) for each in services}
+    yield from (Key(KeyKind.GROUP, key) for key in sorted(filter(None, found)) if snapshot.any_group(key) is not None)
 
 
 def _pools_of(snapshot: Snapshot, addresses: Collection[Address]) -> Iterator[Key]:

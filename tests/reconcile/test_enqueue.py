@@ -58,6 +58,15 @@ def test_a_service_that_moves_enqueues_both_groups() -> None:
     assert found == {WEB, EDGE, Key(KeyKind.GROUP, "lb/other")}
 
 
+def test_a_group_that_does_not_exist_has_no_plan_until_it_comes() -> None:
+    """One of many Services that wait for a group does not enqueue the others; the group enqueues all of them."""
+    snapshot = cluster(build.pool())
+    assert woken(snapshot, None, web()) == {WEB}
+    assert woken(snapshot, web(), web(holds=["192.0.2.129"])) == {WEB, POOL}
+    assert woken(snapshot, None, build.group()) == {WEB, EDGE}
+    assert woken(snapshot, build.group(), None) == {WEB, EDGE}
+
+
 def test_a_freed_address_enqueues_a_waiting_service() -> None:
     """The oldest waiting Service that can use it is among the keys."""
     holder = build.service("shop/a", group=GROUP, holds=["192.0.2.128"])
