@@ -135,6 +135,7 @@ class Listener:
         self._sockets: list[socket.socket] = []
         self._waiting: dict[Newcomer, None] = {}  # oldest first
         self._retry: asyncio.TimerHandle | None = None
+        self._has_clients = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, host: str, port: int) -> int:
@@ -198,6 +199,7 @@ class Listener:
                 return
             self._dismiss(leaving)
         self._waiting[new] = None
+        self._has_clients.set()
 
     def _dismiss(self, newcomer: Newcomer) -> None:
         self._waiting.pop(newcomer, None)
@@ -255,8 +257,15 @@ class Listener:
             connection.opening = None
 
     async def _sweep(self) -> None:
-        """Abort connections whose deadline has passed, and dismiss clients that have waited for too long."""
+        """
+        Abort connections whose deadline has passed, and dismiss clients that have waited for too long.
+
+        A port without clients does not wake the process.
+        """
         while True:
+            if not (self._server.open_connections or self._server.leaving or self._waiting):
+                self._has_clients.clear()
+            await self._has_clients.wait()
             await asyncio.sleep(_SWEEP)
             now = asyncio.get_running_loop().time()
             for connection in (*self._server.open_connections, *self._server.leaving):

@@ -152,6 +152,30 @@ async def test_a_handshake_has_a_deadline(tmp_path: Path) -> None:
             wire[1].close()
 
 
+async def test_a_port_without_clients_sets_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deadlines are checked while there are clients only, so an idle process sleeps."""
+    loop, timers = asyncio.get_running_loop(), list[float]()
+    set_timer = loop.call_at
+
+    def count(when: float, *rest: Any, **more: Any) -> asyncio.TimerHandle:
+        timers.append(when)
+        return set_timer(when, *rest, **more)
+
+    listener = Listener(Page(), limits=LONG)
+    port = await listener.start(HOST, 0)
+    monkeypatch.setattr(loop, "call_at", count)
+    try:
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not timers
+        wire = await asyncio.open_connection(HOST, port)
+        await ask(wire)
+        assert timers
+        wire[1].close()
+    finally:
+        await listener.stop()
+
+
 async def test_a_malformed_request_gets_a_400() -> None:
     """Which quotes nothing and closes the connection."""
     async with listening(LONG) as (_, port):
