@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from hack.testbed import metallb as testbed
 from hack.testbed import process
+from hack.testbed.metallb import CLASS, SYSTEM, VERSION
 from hack.testbed.programs import Programs
 from tests.app.conftest import Installation, a_group, a_pool, a_service, crd, free_port, object_of, wait_for
 
 pytestmark = pytest.mark.apiserver
 
-SYSTEM = "metallb-system"
-CLASS = "metallb.io/metallb"
 CRDS = [
     crd("metallb.io", kind, plural, scope="Namespaced", versions=("v1beta2", "v1beta1"))
     for kind, plural in {
@@ -40,7 +40,7 @@ Start = Callable[..., None]
 def address_pool(**spec: object) -> dict[str, object]:
     """MetalLB's pool."""
     spec = {"addresses": ["198.51.100.0/28"], **spec}
-    return object_of("IPAddressPool", "pool", namespace=SYSTEM, version="metallb.io/v1beta1", spec=spec)
+    return object_of("IPAddressPool", "pool", namespace=SYSTEM, version=VERSION, spec=spec)
 
 
 @pytest.fixture
@@ -53,16 +53,7 @@ def metallb(installation: Installation, programs: Programs) -> Iterator[Start]:
     installation.apply(address_pool(), object_of("Pod", "controller", namespace=SYSTEM, spec=pod))
 
     def start(*flags: str) -> None:
-        command = [
-            *(
-                programs["metallb"],
-                f"--kubeconfig={plane.kubeconfig}",
-                f"--namespace={SYSTEM}",
-                "--pod-name=controller",
-            ),
-            *("--webhook-mode=disabled", "--disable-cert-rotation", f"--port={free_port()}"),
-            *(f"--health-probe-port={free_port()}", *flags),
-        ]
+        command = testbed.command(programs, plane.kubeconfig, *flags, port=free_port(), probe_port=free_port())
         running.append(process.spawn(command, log=plane.state / "metallb.log"))
 
     try:

@@ -6,16 +6,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hack.testbed import golang, process
+from hack.testbed import metallb as testbed
+from hack.testbed import process
 from hack.testbed.cluster import Cluster
+from hack.testbed.metallb import SYSTEM, VERSION
 from hack.testbed.process import Process
 from hack.testbed.programs import Programs
 from tests.app.conftest import object_of
 from tests.cluster.provisioning import apply_objects, create_namespaces, delete_objects, retry_kubectl
-
-SYSTEM = "metallb-system"
-CLASS = "metallb.io/metallb"
-VERSION = "metallb.io/v1beta1"
 
 
 class MetalLB:
@@ -30,19 +28,17 @@ class MetalLB:
 
     def install(self) -> None:
         """Its kinds, its namespace, and the pods that its processes say they are."""
-        crds = golang.folder_of(golang.TOOLS / "metallb", "go.universe.tf/metallb/api/v1beta1").parents[1]
-        self._cluster.kubectl("apply", "--server-side", f"--filename={crds / 'config' / 'crd' / 'bases'}")
+        self._cluster.kubectl("apply", "--server-side", f"--filename={testbed.crds()}")
         self._cluster.plane.wait_established()
         create_namespaces(self._cluster, SYSTEM)
         apply_objects(self._cluster, *(_pod(name) for name in ("controller", *map(_speaker, self._nodes()))))
 
     def start(self) -> None:
         """Start the controller and a speaker on each node."""
-        common = (f"--kubeconfig={self._cluster.kubeconfig}", f"--namespace={SYSTEM}", *self._flags)
-        log = self._cluster.state / "metallb-controller.log"
-        command = (self._programs["metallb"], *common, "--pod-name=controller", "--webhook-mode=disabled")
-        more = ("--disable-cert-rotation", "--port=17472", "--health-probe-port=17473")
-        self._controller.append(self._cluster.control.spawn(*command, *more, log=log))
+        kubeconfig, log = self._cluster.kubeconfig, self._cluster.state / "metallb-controller.log"
+        command = testbed.command(self._programs, kubeconfig, *self._flags, port=17472, probe_port=17473)
+        self._controller.append(self._cluster.control.spawn(*command, log=log))
+        common = (f"--kubeconfig={kubeconfig}", f"--namespace={SYSTEM}", *self._flags)
         for node in self._cluster.nodes:
             speaker = (self._programs["metallb-speaker"], *common, f"--node-name={node.name}")
             more = (f"--pod-name={_speaker(node.name)}", "--port=17474", "--health-probe-port=17475")

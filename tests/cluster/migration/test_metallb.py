@@ -12,13 +12,14 @@ from hack.demo.__main__ import image
 from hack.demo.session import Session
 from hack.testbed import programs as building
 from hack.testbed.cluster import Cluster
+from hack.testbed.metallb import CLASS, SYSTEM
 from hack.testbed.place import Result
 from hack.testbed.process import wait_for
 from hack.testbed.programs import Programs
 from kavip import names
 from tests.app.conftest import object_of
 from tests.cluster.migration.load import Load, load
-from tests.cluster.migration.metallb import CLASS, SYSTEM, MetalLB, running
+from tests.cluster.migration.metallb import MetalLB, running
 from tests.cluster.migration.whohas import Owners, watch_owners
 from tests.cluster.provisioning import PATIENCE, WEB_LABELS, apply_objects, retry_kubectl
 from tests.cluster.site import site
