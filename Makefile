@@ -52,7 +52,7 @@ lint: ## ruff, mypy --strict (tests included), spelling and style of the docs, t
 	@$(RUN) deptry --no-ansi kavip
 	@$(RUN) deptry --no-ansi . --non-dev-dependency-groups dev
 
-bench: ## measure time and memory, compared with a bare client in the same run
+bench: ## measure time and memory, compared with a bare client and with MetalLB's controller in the same run
 	@$(RUN) python -m hack.testbed programs
 	@$(RUN) python -m bench
 

@@ -17,6 +17,10 @@ BENCHES: Final = (
         "bench.apiserver",
         "10,000 Services on a real API server: backlog, one more, restart; compared with a bare client",
     ),
+    (
+        "bench.peers",
+        "2,000 Services of kavip, and of MetalLB's controller, in turn on one API server; compared with a bare client",
+    ),
     ("bench.allocate", "20,000 Services from a /16, in process"),
     ("bench.scale", "the allocator with many pools, many waiting Services and many sharers of an address, in process"),
     ("bench.plan", "the full plan of one Service, in process"),

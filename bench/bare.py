@@ -10,7 +10,7 @@ import ssl
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,15 +38,20 @@ class Bare:
 
     async def all(self, calls: Iterable[tuple[str, str, Any, str]]) -> float:
         """Send *calls* over 32 connections; the seconds that this takes."""
-        began = time.perf_counter()
-        slots = asyncio.Semaphore(CONNECTIONS)
+        return await at_once(self.send(*call) for call in calls)
 
-        async def one(call: tuple[str, str, Any, str]) -> None:
-            async with slots:
-                await self.send(*call)
 
-        await asyncio.gather(*map(one, calls))
-        return time.perf_counter() - began
+async def at_once(actions: Iterable[Awaitable[object]]) -> float:
+    """Carry out *actions*, 32 at a time; the seconds that this takes."""
+    began = time.perf_counter()
+    slots = asyncio.Semaphore(CONNECTIONS)
+
+    async def one(action: Awaitable[object]) -> None:
+        async with slots:
+            await action
+
+    await asyncio.gather(*map(one, actions))
+    return time.perf_counter() - began
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -23,6 +24,7 @@ PAIRS = 7
 WARMING = 2  # pairs to warm up, which do not count
 PAUSE = 0.8  # seconds between measurements, for the work after an address, for example the text of a group
 PATIENCE = 60.0
+NO_CLASS: dict[str, Any] = {"loadBalancerClass": "bench.example/none"}  # of the bare client's Services
 
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -43,14 +45,18 @@ class Watch:
         return self._waiting[name]
 
     async def run(self, bare: Bare, version: str) -> None:
-        """Read the watch until cancelled."""
-        url = f"{bare.server}/api/v1/services?watch=1&resourceVersion={version}"
-        async with bare.session.get(url, timeout=None) as stream:
-            rest = b""
-            async for chunk in stream.content.iter_any():
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    self._take(json.loads(line)["object"])
+        """Read watches until cancelled: an API server that is behind, or busy, ends one."""
+        while True:
+            url = f"{bare.server}/api/v1/services?watch=1&resourceVersion={version}"
+            async with bare.session.get(url, timeout=None) as stream:
+                rest = b""
+                async for chunk in stream.content.iter_any():
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for event in map(json.loads, lines):
+                        if event["type"] != "ERROR":
+                            version = event["object"]["metadata"]["resourceVersion"]
+                            self._take(event["object"])
+            await asyncio.sleep(0.1)
 
     def _take(self, found: Any) -> None:
         waiter = self._waiting.get(found["metadata"]["name"])
@@ -86,21 +92,8 @@ async def _pair(bare: Bare, watch: Watch, name: str, spec: dict[str, Any], turn:
     """The seconds of the bare client and of kavip for one Service each."""
     more = {**spec, "port": 1000 + turn}
     shared = {names.SHARING_KEY_ANNOTATION: "bench"} if name.startswith("m2") else {}
-
-    async def plain() -> float:
-        body = service(BARE, f"{name}bare", annotations=shared, loadBalancerClass="bench.example/none", **more)
-        seen, began = watch.expect(f"{name}bare"), time.perf_counter()
-        made = await bare.send("POST", path(BARE), body)
-        new_status = status(turn, made["metadata"]["resourceVersion"])
-        await bare.send("PATCH", path(BARE, f"{name}bare", "status"), new_status, STRATEGIC)
-        return await _until(seen) - began
-
-    async def ours() -> float:
-        body = service(NAMESPACE, f"{name}kavip", annotations={**notes(0), **shared}, **more)
-        seen, began = watch.expect(f"{name}kavip"), time.perf_counter()
-        await bare.send("POST", path(NAMESPACE), body)
-        return await _until(seen) - began
-
+    plain = partial(by_hand, bare, watch, service(BARE, f"{name}bare", annotations=shared, **NO_CLASS, **more), turn)
+    ours = partial(served, bare, watch, service(NAMESPACE, f"{name}kavip", annotations={**notes(0), **shared}, **more))
     result = {}
     for act in (plain, ours) if turn % 2 else (ours, plain):
         await asyncio.sleep(PAUSE)
@@ -108,6 +101,28 @@ async def _pair(bare: Bare, watch: Watch, name: str, spec: dict[str, Any], turn:
     return result[plain], result[ours]
 
 
-async def _until(seen: asyncio.Future[float]) -> float:
+async def by_hand(bare: Bare, watch: Watch, body: dict[str, Any], number: int) -> float:
+    """Create a Service as the bare client and write its status; the seconds until the address is in *watch*."""
+    seen, began = watch.expect(body["metadata"]["name"]), time.perf_counter()
+    await complete(bare, body, number)
+    return await until(seen) - began
+
+
+async def complete(bare: Bare, body: dict[str, Any], number: int) -> None:
+    """Create a Service as the bare client, and write its status; *number* selects the address."""
+    made = (await bare.send("POST", path(BARE), body))["metadata"]
+    new_status = status(number, made["resourceVersion"])
+    await bare.send("PATCH", path(BARE, made["name"], "status"), new_status, STRATEGIC)
+
+
+async def served(bare: Bare, watch: Watch, body: dict[str, Any]) -> float:
+    """Create a Service; the seconds until a controller has given it an address, which *watch* sees."""
+    seen, began = watch.expect(body["metadata"]["name"]), time.perf_counter()
+    await bare.send("POST", path(body["metadata"]["namespace"]), body)
+    return await until(seen) - began
+
+
+async def until(seen: asyncio.Future[float]) -> float:
+    """The time of *seen*, which must come within a minute."""
     async with asyncio.timeout(PATIENCE):
         return await seen

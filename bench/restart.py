@@ -15,7 +15,7 @@ from statistics import median
 
 from bench.backlog import AGENT
 from bench.goal import row
-from bench.onemore import Watch, watching
+from bench.onemore import Watch, served, watching
 from bench.site import MERGE, NAMESPACE, Site, notes, path, running, service
 from bench.timing import within
 
@@ -98,7 +98,5 @@ async def _quiet(site: Site) -> int:
 
 async def _next(site: Site, watch: Watch, name: str) -> float:
     """Create a Service; the time at which it has an address in the watch."""
-    seen = watch.expect(name)
-    await site.bare.send("POST", path(NAMESPACE), service(NAMESPACE, name, annotations=notes(1), port=2000))
-    async with asyncio.timeout(PATIENCE):
-        return await seen
+    await served(site.bare, watch, service(NAMESPACE, name, annotations=notes(1), port=2000))
+    return time.perf_counter()

@@ -111,9 +111,10 @@ async def versions(bare: Bare, namespace: str) -> dict[str, str]:
     return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in found["items"]}
 
 
-async def clear(bare: Bare, namespace: str, services: Iterable[str]) -> None:
-    """Clear the status of *services*."""
-    nothing = {"status": {"loadBalancer": None, "conditions": None}}
+async def clear(bare: Bare, namespace: str, services: Iterable[str], *, annotations: Iterable[str] = ()) -> None:
+    """Clear the status of *services*, and remove these *annotations*."""
+    nothing: dict[str, Any] = {"status": {"loadBalancer": None, "conditions": None}}
+    nothing["metadata"] = {"annotations": dict.fromkeys(annotations)}
     await bare.all(("PATCH", path(namespace, name, "status"), nothing, MERGE) for name in services)
 
 
