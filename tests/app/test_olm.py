@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from hack.bundle import olm
+from hack.bundle.olm import NAMESPACE, REGISTRATIONS, Olm
 from hack.testbed import runs
 from hack.testbed.controlplane import CONTROLLERS
 from hack.testbed.place import Result
@@ -17,9 +19,9 @@ from kavip import names
 from kavip.admission import registration
 from kavip.admission.registration import RegistrationOptions, ServiceClientConfig
 from tests.app import deployment as deployments
-from tests.app import olm
 from tests.app.deployment import Deployment
-from tests.app.olm import NAMESPACE, REGISTRATIONS, Olm, Pods
+from tests.app.longtimeouts import LONGEST
+from tests.app.olmpods import Pods
 from tests.support import manifests
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.netns, pytest.mark.chart, pytest.mark.timeout(900)]
@@ -54,7 +56,7 @@ def deployment(programs: Programs) -> Iterator[Deployment]:
 @pytest.fixture
 def manager(deployment: Deployment) -> Olm:
     """OLM."""
-    return Olm(deployment.plane)
+    return Olm(deployment.plane, timeout=LONGEST)
 
 
 @pytest.fixture

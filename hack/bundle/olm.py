@@ -3,17 +3,14 @@ The part of the Operator Lifecycle Manager (OLM), played on a real API server.
 
 It makes of a bundle what OLM's source code makes of it, field by field: accounts and roles, the Service and its
 certificate, the Deployments, the webhooks. The controller manager is real, so what belonged to a deleted
-ClusterServiceVersion disappears as in a cluster. No pods run: :class:`Pods` starts kavip with the variables of the
-Deployments.
+ClusterServiceVersion disappears as in a cluster.
 """
 
 import json
-import sys
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Any, Final
 
 import yaml
@@ -21,13 +18,8 @@ import yaml
 import kavip
 from hack.bundle.csv import Release
 from hack.bundle.files import files
-from hack.testbed import process
 from hack.testbed.controlplane import ControlPlane
-from hack.testbed.process import wait_for
 from kavip.pki import certificates
-from tests.app.deployment import ADDRESS, Deployment, Replica
-from tests.app.longtimeouts import LONGEST
-from tests.support.rbac import wait_bound
 
 NAMESPACE: Final = "kavip"
 IN: Final = f"--namespace={NAMESPACE}"
@@ -36,7 +28,7 @@ MANAGED: Final = {"olm.managed": "true"}
 TARGETS: Final = {"olm.operatorGroup": "kavip", "olm.operatorNamespace": NAMESPACE, "olm.targetNamespaces": ""}
 CSVS: Final = "clusterserviceversions.operators.coreos.com"
 MINE: Final = "system:serviceaccount:kavip:"
-SERVICE: Final = "kavip-webhook-service"
+IMAGE: Final = "registry.example/kavip@sha256:" + "a" * 64
 REGISTRATIONS: Final = "mutatingwebhookconfigurations,validatingwebhookconfigurations"
 
 Object = dict[str, Any]
@@ -46,10 +38,10 @@ class OwnerConflictError(Exception):
     """Another ClusterServiceVersion that this one does not replace owns the same kind."""
 
 
-def bundle(helm: str, *, version: str = kavip.__version__) -> list[Object]:
+def bundle(helm: str, *, version: str = kavip.__version__, image: str = IMAGE) -> list[Object]:
     """The manifests of the bundle; those of another *version* replace this one."""
     this, other = f"kavip.v{kavip.__version__}", f"kavip.v{version}"
-    release = Release("registry.example/kavip@sha256:" + "a" * 64, "" if this == other else "REPLACED")
+    release = Release(image, "" if this == other else "REPLACED")
     found = files(helm, release, bundle_image="unused")
     texts = [text for path, text in found.items() if path.startswith("bundle/manifests/")]
     renamed = [text.replace(this, other).replace("REPLACED", this) for text in texts]
@@ -80,6 +72,8 @@ class Olm:
 
     plane: ControlPlane
     certificate: Certificate | None = None
+    timeout: int | None = None
+    """Seconds for each call of a webhook, in place of those of its definition."""
 
     @property
     def ca(self) -> bytes:
@@ -228,7 +222,7 @@ class Olm:
             },
             "namespaceSelector": {},
             **{key: hook[key] for key in kept if key in hook},
-            "timeoutSeconds": LONGEST,  # OLM takes that of the definition
+            "timeoutSeconds": self.timeout or hook["timeoutSeconds"],
         }
         labels = {
             **owner_labels(csv["metadata"]["name"]),
@@ -305,92 +299,3 @@ def _deployment(csv: Object, strategy: Object, spec: Object, owner: Object) -> O
     spec["revisionHistoryLimit"] = 1
     place = {"namespace": NAMESPACE, "labels": labels, "ownerReferences": [owner]}
     return {**_of("apps/v1", "Deployment", strategy["name"], **place), "spec": spec}
-
-
-@dataclass(slots=True)
-class Pods:
-    """Replicas of kavip with what the Deployments that OLM made say."""
-
-    site: Deployment
-    running: dict[str, list[Replica]] = field(default_factory=dict)
-    _number: int = 0
-
-    def start(self, deployment: str) -> Replica:
-        """Start a pod of *deployment*; it may not be ready yet."""
-        self._number += 1
-        number = self._number
-        found = self.site.plane.kubectl("get", "deployment", deployment, IN, "--output=json").stdout
-        (container,) = json.loads(found)["spec"]["template"]["spec"]["containers"]
-        own = {
-            "KAVIP_IDENTITY": f"kavip-{number}",
-            "KAVIP_NAMESPACE": NAMESPACE,
-            "KAVIP_WEBHOOK_PORT": str(9443 + number),
-            "KAVIP_PROBE_PORT": str(8100 + number),
-            "KAVIP_METRICS_PORT": str(8200 + number),
-            "KAVIP_DRAIN_SECONDS": "10",  # so that the API server has seen the end of its endpoint
-        }
-        given = {each["name"]: own.get(each["name"], each.get("value", "")) for each in container["env"]}
-        groups = ("system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}", "system:authenticated")
-        kubeconfig = self.site.plane.user(f"{MINE}{deployment}", *groups)
-        command = self._command(container["args"], {**given, "KAVIP_KUBECONFIG": str(kubeconfig)})
-        log = self.site.state / f"kavip-{number}.log"
-        replica = Replica(self.site.machine, number, log, self.site.machine.spawn(*command, log=log))
-        self.running.setdefault(deployment, []).append(replica)
-        return replica
-
-    def start_all(self) -> None:
-        """One pod of each Deployment, as soon as RBAC permits it what it needs; wait until they are ready."""
-        wait_bound(self.site.plane, f"{MINE}kavip-controller")
-        webhook, controller = self.start("kavip-webhook"), self.start("kavip-controller")
-        self._await_and_add(webhook)
-        wait_for("the controller is ready", partial(_is_ready, controller), timeout=150)
-
-    def roll(self) -> None:
-        """Replace all pods as their Deployments would."""
-        old = [each for found in self.running.values() for each in found]
-        self.running.clear()
-        webhook, controller = self.start("kavip-webhook"), self.start("kavip-controller")
-        self._await_and_add(webhook)
-        for replica in old:
-            self._remove_endpoint(replica)
-        process.stop([each.process for each in old], grace=60)
-        wait_for("the new controller leads", partial(_is_ready, controller), timeout=150)
-
-    def kill(self) -> None:
-        """Kill all pods; a moment later no endpoints lead to them."""
-        for found in self.running.values():
-            for replica in found:
-                self._remove_endpoint(replica)
-                process.kill([replica.process])
-            found.clear()
-
-    @staticmethod
-    def _command(args: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-        variables = [f"{name}={value}" for name, value in environment.items()]
-        return ["env", *variables, sys.executable, "-m", "tests.app.longtimeouts", *args]
-
-    def _await_and_add(self, webhook: Replica) -> None:
-        """Add the endpoint of *webhook* when it is ready, as the endpoints controller does."""
-        wait_for(f"{webhook.name} is ready", partial(_is_ready, webhook), timeout=150)
-        labels = {"kubernetes.io/service-name": SERVICE, "endpointslice.kubernetes.io/managed-by": "test"}
-        pod = {"kind": "Pod", "namespace": NAMESPACE, "name": webhook.name}
-        body = {
-            **_of("discovery.k8s.io/v1", "EndpointSlice", webhook.name, namespace=NAMESPACE, labels=labels),
-            "addressType": "IPv4",
-            "ports": [{"name": "443", "port": webhook.port, "protocol": "TCP"}],
-            "endpoints": [
-                {
-                    "addresses": [ADDRESS],
-                    "conditions": {"ready": True, "serving": True, "terminating": False},
-                    "targetRef": pod,
-                }
-            ],
-        }
-        self.site.plane.kubectl("apply", "--filename=-", input=json.dumps(body))
-
-    def _remove_endpoint(self, replica: Replica) -> None:
-        self.site.plane.kubectl("delete", "endpointslice", replica.name, IN, "--ignore-not-found")
-
-
-def _is_ready(replica: Replica) -> bool:
-    return not replica.unready()
