@@ -62,6 +62,26 @@ def build(
             raise TestbedError(f"{out} is not a release: name another folder, or remove it")
         shutil.rmtree(out)
     out.mkdir(parents=True)
+    archives = installed_parts(source, out, registry=registry, architectures=architectures, locked=locked)
+    ((digest, _), _) = digests(out)
+    repository = f"{registry}/kavip"
+    olm.write(source, out / olm_of(source.version), repository=repository, digest=digest, replaces=replaces)
+    programs = plugin.write(source, out)
+    sums = {platform: sum_of(path) for platform, path in programs.items()}
+    (out / KREW).write_text(plugin.krew_manifest(source, sums, url=url))
+    for architecture, archive in archives.items():
+        sbom.write(source, architecture, archive, out / f"kavip-{source.version}_{architecture}.cdx.json")
+    (out / NOTES).write_text(notes.of((source.tree / "CHANGELOG.md").read_text(), source.version))
+    files = sorted(path for path in out.iterdir() if path.is_file())
+    (out / SUMS).write_text("".join(f"{sum_of(path)}  {path.name}\n" for path in files))
+    if key:
+        signature.sign_file(out / SUMS, key=key)
+
+
+def installed_parts(
+    source: Source, out: Path, *, registry: str, architectures: Sequence[str], locked: bool
+) -> dict[str, Path]:
+    """Write what a cluster is given: image, chart, install.yaml, and their lists. Returns the image by architecture."""
     repository = f"{registry}/kavip"
     archives = {name: image.build(source, name, locked=locked) for name in architectures}
     with TemporaryDirectory(dir=out) as work:
@@ -70,19 +90,15 @@ def build(
         chart.package(source, package, repository=repository, digest=digest)
         chart_digest = chart.write(source, package, out / chart_of(source.version), Path(work, "chart"))
     manifests.write(source, out / INSTALL, repository=repository, digest=digest)
-    olm.write(source, out / olm_of(source.version), repository=repository, digest=digest, replaces=replaces)
-    programs = plugin.write(source, out)
-    sums = {platform: sum_of(path) for platform, path in programs.items()}
-    (out / KREW).write_text(plugin.krew_manifest(source, sums, url=url))
-    for architecture, archive in archives.items():
-        sbom.write(source, architecture, archive, out / f"kavip-{source.version}_{architecture}.cdx.json")
     (out / IMAGES).write_text("".join(f"{each}\n" for each in chart.related(repository, digest).values()))
     (out / DIGESTS).write_text(f"{digest} kavip:{source.version}\n{chart_digest} charts/kavip:{source.version}\n")
-    (out / NOTES).write_text(notes.of((source.tree / "CHANGELOG.md").read_text(), source.version))
-    files = sorted(path for path in out.iterdir() if path.is_file())
-    (out / SUMS).write_text("".join(f"{sum_of(path)}  {path.name}\n" for path in files))
-    if key:
-        signature.sign_file(out / SUMS, key=key)
+    return archives
+
+
+def digests(dist: Path) -> list[tuple[str, str]]:
+    """The digest and the name, with its tag, of image and chart of a release."""
+    lines = (line.split() for line in (dist / DIGESTS).read_text().splitlines())
+    return [(digest, name) for digest, name in lines]
 
 
 def sum_of(path: Path) -> str:

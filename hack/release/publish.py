@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from hack.release import signature
-from hack.release.build import DIGESTS, chart_of, image_of
+from hack.release.build import chart_of, digests, image_of
 from hack.testbed import debian
 from hack.testbed.errors import TestbedError
 from hack.testbed.place import run
@@ -21,8 +21,7 @@ def push(dist: Path, registry: str, *, key: str = "", ca: Path | None = None) ->
     *key*: the private key of cosign that signs both. *ca*: a directory with the registry's CA (ca.crt).
     """
     debian.install(SKOPEO)
-    for line in (dist / DIGESTS).read_text().splitlines():
-        digest, _, name = line.partition(" ")
+    for digest, name in digests(dist):
         repository, _, version = name.partition(":")
         archive = dist / (chart_of(version) if repository.startswith("charts/") else image_of(version))
         with step(f"Push {name}", f"to {registry}"):

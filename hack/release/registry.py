@@ -1,9 +1,13 @@
 """A registry in a cluster of the testbed: the only one that the nodes reach."""
 
 import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from hack.release import tools
+from hack.release.source import ROOT
 from hack.testbed.certs import Authority
 from hack.testbed.cluster import Cluster
 from hack.testbed.node import REGISTRIES
@@ -12,6 +16,7 @@ from hack.testbed.process import wait_for
 
 PORT: Final = 5000
 _READY: Final = 120.0
+_PUSHED: Final = 1800.0
 
 
 class Registry:
@@ -42,6 +47,12 @@ class Registry:
         probe = control.command("curl", "--silent", "--fail", "--cacert", ca, f"https://{self.address}/v2/")
         wait_for("the registry answers", lambda: run(probe, check=False).returncode == 0, timeout=_READY)
         self.mirror(self.address)
+
+    def publish(self, dist: Path, *options: str, team: str = "", env: Mapping[str, str] | None = None) -> None:
+        """Run `hack.release publish` for the release in *dist*, from a machine of the cluster's network."""
+        target = f"{self.address}/{team}" if team else self.address
+        command = [sys.executable, "-m", "hack.release", "publish", target, f"--dist={dist}", f"--ca={self.trust}"]
+        run(self._cluster.control.command(*command, *options), cwd=ROOT, env=env, timeout=_PUSHED)
 
     def mirror(self, host: str) -> None:
         """Let every node pull the images of *host* from here."""

@@ -37,6 +37,11 @@ class Source:
     epoch: int
 
 
+def worktree() -> str:
+    """A commit of the files of this checkout as they are; those that git does not know are not in it."""
+    return run(["git", "stash", "create"], cwd=ROOT).stdout.strip() or "HEAD"
+
+
 @contextmanager
 def export(version: str, revision: str = "HEAD") -> Iterator[Source]:
     """The committed files of a revision of this repository, in a temporary directory."""

@@ -11,7 +11,6 @@ from hack.release import build, source, tools
 from hack.release.source import Source
 from hack.testbed import cache
 from hack.testbed.place import run
-from tests.support.manifests import ROOT
 
 VERSION = "1.0.0"
 REGISTRY = "registry.example/team"
@@ -31,19 +30,13 @@ class Release:
     @property
     def digests(self) -> dict[str, str]:
         """The digest of image and chart, by repository."""
-        lines = (self.dist / build.DIGESTS).read_text().splitlines()
-        return {name.partition(":")[0]: digest for digest, name in (line.split() for line in lines)}
-
-
-def revision() -> str:
-    """A commit of the files of this checkout as they are; those that git does not know are not in it."""
-    return run(["git", "stash", "create"], cwd=ROOT).stdout.strip() or "HEAD"
+        return {name.partition(":")[0]: digest for digest, name in build.digests(self.dist)}
 
 
 @pytest.fixture(scope="session")
 def checkout() -> Iterator[Source]:
     """The files of the release."""
-    with source.export(VERSION, revision()) as found:
+    with source.export(VERSION, source.worktree()) as found:
         yield found
 
 
