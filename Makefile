@@ -88,8 +88,8 @@ test-alerts: ## each alert on a real cluster: broken, fired, mended, ended; and 
 	@$(RUN) pytest -m alerts --timing -s tests/cluster/alerts
 
 .PHONY: upgrade
-upgrade: ## upgrade from FROM=COMMIT, its chart and its image, and roll back, with VIPs up (root)
-	@$(RUN) python -m hack.upgrade $(FROM)
+upgrade: ## upgrade from FROM=COMMIT with VIPs up, and back, BY=helm, oci, kustomize, manifest or olm (root)
+	@$(RUN) python -m hack.upgrade $(FROM) $(addprefix --by=,$(BY))
 
 .PHONY: compat
 compat: ## the first chapter of the demo and a fail-over on other versions of Kubernetes, and in each mode of kube-proxy (root)

@@ -18,6 +18,8 @@ SPLIT: Final = ("kavip-webhook", "kavip-controller")
 _OWN: Final = "--namespace=kavip"
 _KEEP: Final = "helm.sh/resource-policy=keep"
 _RIGHTS: Final = "serviceaccount,role,rolebinding"
+WITHOUT_HELM: Final = f"{_RIGHTS},poddisruptionbudget"
+"""What is left of a Deployment that is deleted. Helm deletes its PodDisruptionBudget."""
 _CLUSTER_RIGHTS: Final = "clusterrole,clusterrolebinding"
 
 
@@ -39,6 +41,13 @@ def change(cluster: Cluster, old: tuple[str, ...], upgrade: Callable[[], object]
     cluster.kubectl("annotate", _OWN, f"deployment,{_RIGHTS}", *old, _KEEP)
     cluster.kubectl("annotate", _CLUSTER_RIGHTS, *old, _KEEP)
     upgrade()
+    remove(cluster, old, _RIGHTS)
+
+
+def remove(cluster: Cluster, old: tuple[str, ...], kinds: str) -> None:
+    """Delete the *old* Deployments, if any, and wait until their pods have ended; then *kinds* with their names."""
+    if not old:
+        return
     cluster.kubectl("delete", _OWN, "deployment", *old, "--cascade=foreground")
-    cluster.kubectl("delete", _OWN, _RIGHTS, *old)
+    cluster.kubectl("delete", _OWN, kinds, *old)
     cluster.kubectl("delete", _CLUSTER_RIGHTS, *old)

@@ -28,6 +28,8 @@ NAMESPACE: Final = "endurance"
 GROUP: Final = "endurance/edge"
 UPDATES: Final = 6  # of each Service, between its creation and its refusal
 TIMEOUT: Final = 70.0  # the API server gives each webhook thirty seconds at most, and there are two of them
+UNREVIEWED: Final = "200 in place of 422"
+"""Of a write that kavip should have refused, and that no webhook saw."""
 _TEXT: Final = 400
 
 

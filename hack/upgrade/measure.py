@@ -1,0 +1,108 @@
+"""Carries out the changes of a way while a client asks a VIP and Services are written, and measures both."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from hack.demo.session import MANIFESTS, Outage, Session
+from hack.endurance import endurancerun
+from hack.endurance.endurancerun import Run
+from hack.endurance.writer import UNREVIEWED
+from hack.testbed.cluster import Cluster
+from hack.testbed.process import wait_for
+from hack.testbed.progress import step
+from hack.upgrade.ways import OLDER, Way
+from kavip import names
+
+GROUP, SERVICE = "lb/edge", "shop/web"
+PATIENCE: Final = 900.0
+LONGEST_SILENCE: Final = 5.0
+"""Seconds: pods of the group are replaced node by node, and each hand-over of a VIP may take a second."""
+RATE: Final = 5.0
+"""Writes of Services a second."""
+
+
+@dataclass(slots=True)
+class Upgrade:
+    """The steps on one cluster, and what the client saw during each."""
+
+    session: Session
+    run: Run
+    outages: dict[str, Outage] = field(default_factory=dict)
+
+    def wait_replaced(self, image: str) -> None:
+        """Wait until every pod of kavip and of the group runs *image*, and the group is settled."""
+
+        def is_replaced() -> bool:
+            pods = self.session.get("pods", "-A")["items"]
+            ours = {each["image"] for pod in pods for each in pod["spec"]["containers"] if "/kavip" in each["image"]}
+            return ours == {image} and self.is_settled()
+
+        wait_for(f"all pods run {image}", is_replaced, timeout=PATIENCE, interval=1)
+
+    def is_settled(self) -> bool:
+        """Whether the group, if it exists, runs on every node what the controller has published."""
+        if self.session.get("keepalivedgroup", "edge", "-n", "lb") is None:
+            return True
+        kinds = ("Accepted", "Programmed", "Ready")
+        return all(self.session.condition("keepalivedgroup", GROUP, kind)[0] == "True" for kind in kinds)
+
+    def measure(self, name: str, change: Callable[[], None], image: str) -> None:
+        """Run one *change*, until all pods run *image*, while the client asks the VIP and Services are written."""
+
+        def disturbance(_: Cluster) -> None:
+            with self.session.measure_outage(self.session.address(SERVICE)) as outage:
+                self.outages[name] = outage
+                change()
+                self.wait_replaced(image)
+
+        with step(name):
+            self.run.run_disturbance(name, disturbance)
+
+    def facts(self) -> dict[str, Any]:
+        """What an upgrade must not change."""
+        group = self.session.get("keepalivedgroup", "edge", "-n", "lb")
+        return {
+            "addresses": self.session.addresses(SERVICE),
+            "spec of the group": group["spec"],
+            "VRIDs": group["status"]["routerIDs"],
+        }
+
+    def leader(self) -> str:
+        """The holder of the Lease."""
+        lease = self.session.get("lease", names.LEASE_NAME, "-n", "kavip") or {}
+        return str(lease.get("spec", {}).get("holderIdentity", ""))
+
+
+def measure(cluster: Cluster, way: Way) -> bool:
+    """Upgrade, and roll back if the *way* can; returns whether nothing was lost or changed."""
+    upgrade = Upgrade(Session(cluster), Run(cluster))
+    with step("Install the older version"):
+        way.install()
+        for name in ("pool", "group", "web"):
+            cluster.kubectl("apply", f"--filename={MANIFESTS / f'{name}.yaml'}")
+        endurancerun.prepare(cluster, is_default=False)
+        wait_for("the VIP answers", lambda: _answers(upgrade.session), timeout=PATIENCE, interval=1)
+        upgrade.wait_replaced(OLDER)
+    before, leaders, changed = upgrade.facts(), [upgrade.leader()], []
+    with upgrade.run.writing(rate=RATE):
+        for name, (change, image) in way.changes().items():
+            upgrade.measure(name, change, image)
+            leaders.append(upgrade.leader())
+            changed.append(upgrade.facts())
+    print(upgrade.run.table(), flush=True)
+    for name, outage in upgrade.outages.items():
+        print(f"the VIP during {name}: {outage}", flush=True)
+    print(f"holders of the Lease: {', '.join(leaders)}", flush=True)
+    for after in changed:
+        for key in (key for key in before if before[key] != after[key]):
+            print(f"CHANGED {key}: {json.dumps(before[key])} became {json.dumps(after[key])}", flush=True)
+    failures = [each for each in upgrade.run.record.failures if not (way.unreviewed and UNREVIEWED in each.text)]
+    silent = any(each.silence > LONGEST_SILENCE for each in upgrade.outages.values())
+    return not failures and not upgrade.run.counters.lost and not silent and all(each == before for each in changed)
+
+
+def _answers(session: Session) -> bool:
+    address = session.address(SERVICE)
+    return bool(address and session.answers(address))
