@@ -44,6 +44,8 @@ async def ask_agents(client: Client, groups: Iterable[KeepalivedGroup]) -> tuple
     Raises :class:`kavip.errors.Forbidden` if the user may not list pods.
     """
     asked, omitted = await _agents_of(client, groups)
+    if not asked:
+        return (), Gap("no group has pods, whose agents would know")
     answers, silent = await _ask_all(client, asked)
     if contested(list(answers.values())):
         await asyncio.sleep(AGAIN)

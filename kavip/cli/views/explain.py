@@ -281,7 +281,8 @@ def why_unmanaged(snapshot: Snapshot, service: Service) -> str:
         return ""
     spec, default = service.spec, snapshot.default_group
     if spec.load_balancer_class not in _CLASSES:
-        return f"its loadBalancerClass {spec.load_balancer_class} belongs to another controller"
+        own = f"that of kavip is {names.LOAD_BALANCER_CLASS}"
+        return f"its loadBalancerClass {spec.load_balancer_class} belongs to another controller; {own}"
     if not is_candidate(service):
         externals = f" and the annotation {names.GROUP_ANNOTATION} for its externalIPs" if spec.external_ips else ""
         return f"it is of type {spec.type}; addresses need type LoadBalancer{externals}"

@@ -138,6 +138,7 @@ class _Admission:
         standing = cluster.objects if cluster is not None else ()
         self._existing = {key_of(each): each for each in standing if _is_reviewed(each)}
         self.snapshot = Snapshot(group_namespaces)
+        self._refused_groups: set[str] = set()
         for each in standing:
             self.snapshot.put(self._visible(labelled(each)))
         for each in given:
@@ -154,10 +155,13 @@ class _Admission:
         verdict = policy.review(Review(operation, subject, old), self.snapshot, options=self._settings)
         if names.KEEPALIVED_GROUP in self.absent:
             verdict = _without(verdict, _WITHOUT_GROUPS if subject is applied_object else _WITHOUT_A_DEFAULT)
+        verdict = _with_cause(verdict, self._refused_groups)
         if verdict.allowed or obj.metadata.uid:  # an object of a cluster exists, whatever its verdict is today
             self.snapshot.put(self._visible(applied_object))
         elif not old:
             self.snapshot.drop(*key_of(obj))
+            if isinstance(obj, KeepalivedGroup):
+                self._refused_groups.add(obj.key)
         return ObjectReview(KINDS[type(obj)], obj.metadata.namespace, obj.metadata.name, verdict)
 
     def _applied(self, obj: Reviewable, old: Reviewable | None) -> Reviewable:
@@ -206,6 +210,21 @@ def _has_addresses(obj: Object) -> bool:
 def _without(verdict: Verdict, reasons: Collection[Reason]) -> Verdict:
     kept = tuple(refusal for refusal in verdict.refusals if refusal.reason not in reasons)
     return replace(verdict, refusals=kept)
+
+
+def _with_cause(verdict: Verdict, groups: Collection[str]) -> Verdict:
+    """*verdict*; if it lacks one of *groups*, which are refused, its message says so."""
+    missing = [each.key for each in verdict.missing if each.kind == names.KEEPALIVED_GROUP and each.key in groups]
+    if not missing:
+        return verdict
+    message = f'group "{missing[0]}" does not exist: it is refused itself, in these files; correct it first'
+    return replace(
+        verdict,
+        refusals=tuple(
+            replace(each, message=message) if each.reason is Reason.GROUP_NOT_FOUND else each
+            for each in verdict.refusals
+        ),
+    )
 
 
 def labelled(obj: Object) -> Object:

@@ -116,6 +116,16 @@ def test_a_default_group_is_assumed_where_the_files_hold_no_group() -> None:
 
 
 @pytest.mark.slow
+def test_a_group_that_is_refused_is_the_cause(tmp_path: Path) -> None:
+    """A Service that names it is refused too, and the message names the cause instead of another group."""
+    (tmp_path / "groups.yaml").write_text("---\n".join((GROUPS.replace("eth0", "eth0 x"), POOLS, SHOP, NODE)))
+    done = check("-f", tmp_path, "-f", "-", given=json.dumps(service("web")))
+    group, web = sorted(done.stdout.splitlines(), key=lambda line: "Service" in line)
+    assert "KeepalivedGroup lb/edge: refused: spec.interface" in group
+    assert web.endswith('group "lb/edge" does not exist: it is refused itself, in these files; correct it first')
+
+
+@pytest.mark.slow
 def test_the_samples_are_accepted() -> None:
     """Other kinds cause no output."""
     arguments = [argument for path in SAMPLES for argument in ("-f", path)]

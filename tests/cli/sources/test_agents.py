@@ -101,12 +101,12 @@ async def test_hostile_answers_are_gaps(api: tuple[FakeApi, Client]) -> None:
 
 
 async def test_without_an_answer_the_gap_is_whole(api: tuple[FakeApi, Client]) -> None:
-    """If no agent answers, nothing is known; without pods there is nothing to know."""
+    """If no agent answers, or there is none, nothing is known."""
     fake, client = api
     pods(fake, {"n1": lambda: refusal(403, "Forbidden")})
     assert await ask_agents(client, GROUPS) == ((), Gap("pod lb/p-n1: 403 Forbidden: because"))
     pods(fake, {"n1": state()}, group="unknown")
-    assert await ask_agents(client, GROUPS) == ((), None)
+    assert await ask_agents(client, GROUPS) == ((), Gap("no group has pods, whose agents would know"))
 
 
 async def test_at_most_so_many_agents_are_asked(api: tuple[FakeApi, Client], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from kavip.cli.sources.doctor import inspect
 from kavip.cli.views.doctor.checks import diagnose
-from kavip.cli.views.doctor.inspection import Inspection, Source
+from kavip.cli.views.doctor.inspection import Gap, Inspection, Source
 from kavip.errors import ApiError
 from tests.kube.fakeapi import FakeApi, refusal, serving
 
@@ -31,10 +31,11 @@ async def test_a_kind_that_cannot_be_read_costs_its_checks(status: int, tmp_path
     found = await inspected(
         tmp_path, lambda request: refusal(status, "Broken") if "deployments" in request.path else None
     )
-    assert found.gaps == {Source.WORKLOADS: found.gaps[Source.WORKLOADS]}
-    gap = found.gaps[Source.WORKLOADS]
+    gap, agents = found.gaps[Source.WORKLOADS], found.gaps[Source.AGENTS]
+    assert set(found.gaps) == {Source.WORKLOADS, Source.AGENTS}
     assert (gap.is_whole, gap.reason) == (True, f"{Source.WORKLOADS}: {status} Broken: because")
-    unmade = {each.check.name for each in diagnose(found).results if each.gap}
+    assert agents == Gap("no group has pods, whose agents would know")
+    unmade = {each.check.name for each in diagnose(found).results if each.gap and Source.AGENTS not in each.check.needs}
     assert unmade == {"deployments", "rights", "load-balancers"}
 
 

@@ -55,7 +55,8 @@ def test_every_service_has_a_row() -> None:
     assert words["shop/a"] == words["shop/e"] == ""
     assert "pool edge is full: 2 of 2" in words["shop/d"]
     assert words["shop/f"] == 'pool "dula" does not exist; did you mean "dual"?'
-    assert words["shop/g"] == "its loadBalancerClass example.com/other belongs to another controller"
+    other = "its loadBalancerClass example.com/other belongs to another controller"
+    assert words["shop/g"] == f"{other}; that of kavip is kavip.io/keepalived"
 
 
 def test_with_ipam_never_nothing_is_planned() -> None:
