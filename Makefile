@@ -68,9 +68,11 @@ endurance: ## write 20,000 Services while kavip is restarted, drained and killed
 	@$(RUN) python -m hack.endurance
 
 .PHONY: test-ui
-test-ui: ## the page of `kavip ui` in a real Chromium; as root on Debian it installs the package first
+test-ui: ## the page of `kavip ui` in a real Chromium, also on a real cluster (root); on Debian it installs the package first
 	@$(RUN) python -m hack.testbed browser
+	@$(RUN) python -m hack.testbed prepare --tests
 	@$(RUN) pytest -m browser -n $(WORKERS) --dist loadfile tests/cli/ui
+	@$(RUN) pytest -m browser --timing -s tests/cluster/test_live_page.py
 
 .PHONY: screenshots
 screenshots: ## the pictures of `kavip ui` in the docs, by a real Chromium
