@@ -116,7 +116,11 @@ class ChartValues:
     async def _apply(
         self, wanted: Sequence[Wanted], before: Mapping[EntryName, EntryCondition]
     ) -> dict[EntryName, ConditionState]:
-        """Apply each object that is not applied yet and has no obstacle, if another attempt is due."""
+        """
+        Apply each object that is not applied yet and has no obstacle, if another attempt is due.
+
+        They are applied in their order. While the API server cannot apply one, those after it wait.
+        """
         is_due = asyncio.get_running_loop().time() >= self._due_at
         blocked = self._blocked()
         states, sent = {}, []
@@ -126,6 +130,7 @@ class ChartValues:
             if state is None and is_due:
                 state = await self._send(each)
                 sent.append(state.status)
+                is_due = state.reason is not Reason.PENDING  # else a later one could take the addresses of this one
             states[each.entry] = state or chartvalues.unsent(each, old)
         if sent:
             self._failures = self._failures + 1 if "False" in sent else 0

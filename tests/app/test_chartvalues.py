@@ -69,7 +69,7 @@ def test_values_win_on_an_upgrade(deployment: Deployment) -> None:
     second = "pools[1].name=lab,pools[1].spec.addresses={198.51.100.0/28}"
     deployment.install(POOL, second)
     replica = deployment.start()
-    for pool in ("lan", "lab"):  # each is retried alone while the API server does not know the webhook's new CA yet
+    for pool in ("lan", "lab"):  # retried while the API server does not know the webhook's new CA yet
         wait_for(f"the pool {pool} is there", partial(is_applied, deployment, f"VIPPool {pool}"), timeout=150)
     edit = {"spec": {"addresses": ["192.0.2.160/28"], "priority": 7}}
     edit_pool(deployment, edit)
