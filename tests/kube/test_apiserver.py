@@ -108,7 +108,8 @@ async def test_1200_objects_are_listed_in_pages_and_followed(
         await until(lambda: sum(obj.data == {"n": "new"} for obj in informer.store.values()) == 200, timeout=LIMIT)
         assert await agrees(client, informer, namespace)
     lists = await asyncio.to_thread(control_plane.audit.events, verb="list", namespace=namespace)
-    assert sum("limit=500" in event.uri for event in lists[:3]) == 3
+    pages = 1200 // CONFIGMAPS.page_size
+    assert sum(f"limit={CONFIGMAPS.page_size}" in event.uri for event in lists[:pages]) == pages
     assert all(event.agent.startswith("kavip/") for event in lists)
 
 
