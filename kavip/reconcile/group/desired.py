@@ -106,10 +106,7 @@ def desired_of(
     """What *group* should run, after what is *existing*."""
     text = existing.running.text if existing.running else ""
     every = members_of(snapshot, group)
-    published = running_instances(text, snapshot.memory(group.key))
-    if existing.configmap is None:
-        published = _reported(snapshot, group, every, observed)
-    running = without_unloaded(published, existing, observed.agents, group)
+    running = _running(snapshot, group, existing, every, observed)
     others = neighbours.elsewhere_of(snapshot, observed.objects, group)
     coexistence = existing.takeover.coexistence
     members, withheld = neighbours.withhold(every, running, others)
@@ -157,6 +154,18 @@ def desired_of(
         is_held=templated.is_held,
         template_problem=templated.problem,
     )
+
+
+def _running(
+    snapshot: Snapshot, group: KeepalivedGroup, existing: Existing, members: Shards, observed: Observed
+) -> Mapping[str, RunningInstance]:
+    """What the nodes of *group* run: by its published text, and if the ConfigMap is lost by what they report."""
+    if existing.configmap is None:
+        found = _reported(snapshot, group, members, observed)
+    else:
+        text = existing.running.text if existing.running else ""
+        found = running_instances(text, snapshot.memory(group.key))
+    return without_unloaded(found, existing, observed.agents, group)
 
 
 def _reported(
