@@ -2,7 +2,8 @@
 
 import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -15,13 +16,12 @@ def calls(operation: Callable[[], object]) -> int:
         nonlocal count
         count += event == "call"
 
-    gc.disable()  # hypothesis has a callback in Python, which would count
-    sys.setprofile(profile)
-    try:
-        operation()
-    finally:
-        sys.setprofile(None)
-        gc.enable()
+    with without_collections():
+        sys.setprofile(profile)
+        try:
+            operation()
+        finally:
+            sys.setprofile(None)
     return count
 
 
@@ -36,11 +36,20 @@ def instructions(operation: Callable[[], object]) -> int:
         return trace
 
     before = sys.gettrace()
-    gc.disable()  # hypothesis has a callback in Python, which would count
-    sys.settrace(trace)
-    try:
-        operation()
-    finally:
-        sys.settrace(before)
-        gc.enable()
+    with without_collections():
+        sys.settrace(trace)
+        try:
+            operation()
+        finally:
+            sys.settrace(before)
     return count
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """No garbage collection during the block: hypothesis has a callback in Python for it, which would count."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
