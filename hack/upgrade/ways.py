@@ -78,7 +78,7 @@ class Helm(Way):
 
     def changes(self) -> Mapping[str, Change]:
         chart = ROOT / "charts" / "kavip"
-        upgrade = lambda: topology.change(self.cluster, self.leaving, lambda: self._upgrade(chart, NEWER))  # noqa: E731
+        upgrade = partial(topology.change, self.cluster, self.leaving, partial(self._upgrade, chart, NEWER))
         return {"helm upgrade": (upgrade, NEWER), "helm rollback": (self._roll_back, OLDER)}
 
     def _upgrade(self, chart: Path, image: str) -> None:
@@ -114,7 +114,7 @@ class Oci(Helm):
     def changes(self) -> Mapping[str, Change]:
         # without --reset-values Helm keeps image.repository of the older release
         command = ("upgrade", "kavip", self._release.chart, self._ca, "--reset-values")
-        upgrade = lambda: topology.change(self.cluster, self.leaving, lambda: self.helm(*command))  # noqa: E731
+        upgrade = partial(topology.change, self.cluster, self.leaving, partial(self.helm, *command))
         return {"helm upgrade": (upgrade, self._release.image), "helm rollback": (self._roll_back, OLDER)}
 
 
