@@ -7,6 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from statistics import mean
 
+from hack.testbed.audit import end_of_last_line
+
 PATIENCE = 300.0
 
 
@@ -27,7 +29,7 @@ class Writes:
 
     def __init__(self, log: Path) -> None:
         """Begin at the end of *log*."""
-        self._log, self._offset = log, log.stat().st_size
+        self._log, self._offset = log, end_of_last_line(log)
         self._lines: list[bytes] = []
 
     def by(self, agent: str) -> list[Write]:

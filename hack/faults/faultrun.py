@@ -143,9 +143,8 @@ async def wait_until_idle(pair: Pair, *, quiet: float = _QUIET) -> None:
     while time.monotonic() - since < quiet and time.monotonic() < deadline:
         await asyncio.sleep(0.5)
         before, works = works, await asyncio.to_thread(pair.reconciles)
-        events = list(log)
-        log.mark()
-        written = any(each.agent.startswith("kavip/") and each.resource in facts.KINDS and each.body for each in events)
+        seen = log.take()
+        written = any(each.agent.startswith("kavip/") and each.resource in facts.KINDS and each.body for each in seen)
         if written or works is None or works != before:
             since = time.monotonic()
 

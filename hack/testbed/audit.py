@@ -5,11 +5,13 @@ writes have bodies. Requests of system components are not recorded, because no t
 """
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+_BLOCK: Final = 65_536
 SYSTEM = [
     "system:apiserver",
     "system:kube-controller-manager",
@@ -72,21 +74,45 @@ class AuditLog:
         self._offset = 0
 
     def mark(self) -> None:
-        """Let `events` start here."""
-        self._offset = self.path.stat().st_size if self.path.exists() else 0
+        """Let `events` start here. A line that the server is writing now counts as later."""
+        self._offset = end_of_last_line(self.path) if self.path.exists() else 0
+
+    def take(self) -> list[Event]:
+        """The requests since the mark, which moves behind the last of them."""
+        lines = list(self.lines())
+        self._offset += sum(map(len, lines))
+        return [_event(json.loads(line)) for line in lines]
 
     def events(self, **wanted: object) -> list[Event]:
         """The requests since the mark whose attributes equal the given ones: `events(verb="patch", user="kavip")`."""
         return [event for event in self if all(getattr(event, key) == value for key, value in wanted.items())]
 
     def __iter__(self) -> Iterator[Event]:
+        return (_event(json.loads(line)) for line in self.lines())
+
+    def lines(self) -> Iterator[bytes]:
+        """The lines since the mark, as the server wrote them."""
         if not self.path.exists():
             return
         with self.path.open("rb") as file:
             file.seek(self._offset)
             for line in file:
                 if line.endswith(b"\n"):  # else the server is still writing it
-                    yield _event(json.loads(line))
+                    yield line
+
+
+def end_of_last_line(path: Path) -> int:
+    """The offset behind the last newline of the file at *path*: its size, or less while a line is being written."""
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        while end > 0:
+            start = max(0, end - _BLOCK)
+            file.seek(start)
+            found = file.read(end - start).rfind(b"\n")
+            if found >= 0:
+                return start + found + 1
+            end = start
+    return 0
 
 
 def _event(line: dict[str, Any]) -> Event:

@@ -37,3 +37,30 @@ def test_a_line_that_is_being_written_is_not_read_yet(tmp_path: Path) -> None:
     log = AuditLog(tmp_path / "audit.log")
     log.path.write_text(line("get", "web") + "\n" + line("get", "web")[:30])
     assert len(log.events()) == 1
+
+
+def test_a_line_that_is_being_written_at_the_mark_counts_as_later(tmp_path: Path) -> None:
+    """The mark stands at the beginning of that line, also if the line is longer than a block that is read."""
+    log = AuditLog(tmp_path / "audit.log")
+    whole = line("patch", "w" * 200_000)
+    for part in (0, 1, 30, len(whole)):
+        log.path.write_text(line("get", "old") + "\n" + whole[:part])
+        log.mark()
+        with log.path.open("a") as file:
+            file.write(whole[part:] + "\n")
+        assert [event.verb for event in log.events()] == ["patch"]
+    log.path.write_text(whole[:30])
+    log.mark()
+    assert log._offset == 0
+
+
+def test_events_are_taken_once(tmp_path: Path) -> None:
+    """An incomplete line is left for the next call."""
+    log = AuditLog(tmp_path / "audit.log")
+    whole = line("patch", "web") + "\n"
+    log.path.write_text(line("get", "old") + "\n" + whole[:40])
+    assert [event.verb for event in log.take()] == ["get"]
+    assert log.take() == []
+    with log.path.open("a") as file:
+        file.write(whole[40:])
+    assert [event.verb for event in log.take()] == ["patch"]
