@@ -23,7 +23,7 @@ from kavip.reconcile.group.rollout import Rollout, plan_rollout
 from kavip.reconcile.group.status import condition_states, status_of, status_patches
 from kavip.reconcile.observed import neighbours
 from kavip.reconcile.observed.observed import Observed
-from kavip.reconcile.plan import GroupPlan, GroupRecord, Key, KeyKind, ReconcileOptions
+from kavip.reconcile.plan import GroupPlan, GroupRecord, ReconcileOptions
 from kavip.reconcile.rollout import peers
 from kavip.reconcile.service.vips import ServingGroup
 from kavip.snapshot import Snapshot
@@ -42,9 +42,7 @@ def plan_group(
 ) -> GroupPlan:
     """The plan of the group with *key*: its writes, and those of its Services whose conditions are outdated."""
     group = snapshot.any_group(key)
-    if group is None:
-        return GroupPlan(also=tuple(Key(KeyKind.SERVICE, service.key) for service in snapshot.members(key)))
-    if group.metadata.deletion_timestamp:
+    if group is None or group.metadata.deletion_timestamp:
         return GroupPlan()  # the garbage collector deletes its objects
     if key in snapshot.outside:
         return plan_outside(snapshot, group, now=now)

@@ -155,10 +155,10 @@ def test_a_group_in_deletion_is_not_written() -> None:
     assert simulation.group() == GroupPlan()
 
 
-def test_a_deleted_group_enqueues_its_services() -> None:
-    """Its Services are reconciled."""
+def test_a_deleted_group_has_no_plan() -> None:
+    """Its deletion has enqueued its Services already."""
     snapshot = cluster(serving(WEB, "192.0.2.130"))
-    assert plan_group(snapshot, GROUP, now=NOW) == GroupPlan(also=(Key(KeyKind.SERVICE, WEB),))
+    assert plan_group(snapshot, GROUP, now=NOW) == GroupPlan()
 
 
 # --- one Service alone ------------------------------------------------------------------------------------------------
