@@ -319,6 +319,8 @@ class Worker:
             self._records.groups[key] = plan.record
         if plan.target is not None:
             self._prober.set_target(key, plan.target)
+        if plan.pod_allowance is not None:
+            self._records.pod_allowance = plan.pod_allowance
 
     # --- after the decision -------------------------------------------------------------------------------------------
     async def _send(self, key: Key, plan: Plan, *, assigns: bool, was_claimed: bool) -> bool:

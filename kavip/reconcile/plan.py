@@ -213,18 +213,18 @@ class Unconfirmed:
 
 
 @dataclass(frozen=True, slots=True)
-class EventAllowance:
-    """How many Events of a burst are *spent* at the time *at* (monotonic seconds)."""
+class Allowance:
+    """How many of a burst, of Events or of writes, are *spent* at the time *at* (monotonic seconds)."""
 
     spent: int = 0
     at: float = 0.0
 
-    def after(self, now: float, *, interval: float) -> "EventAllowance":
-        """The same at *now*: one Event is regained in each *interval*."""
+    def after(self, now: float, *, interval: float) -> "Allowance":
+        """The same at *now*: one is regained in each *interval*."""
         regained = int((now - self.at) / interval)
         if regained >= self.spent:
-            return EventAllowance(0, now)
-        return EventAllowance(self.spent - regained, self.at + regained * interval)
+            return Allowance(0, now)
+        return Allowance(self.spent - regained, self.at + regained * interval)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,13 +235,15 @@ class GroupRecord:
     *reservation*: what its writes will take, until the watch shows them. *excluded*: by Service, why the configuration
     does not contain it. *unconfirmed*: by Service, instance or VIP. *obstructed*: the Services whose stored
     ``Programmed`` names an obstacle, and not only the progress. *allowance*: of Events about VIPs that move.
+    *annotated*: when its pods were annotated, in monotonic seconds.
     """
 
     reservation: GroupReservation = GroupReservation()
     excluded: Mapping[str, Refusal] = field(default_factory=lambda: MappingProxyType({}), hash=False)
     unconfirmed: Mapping[str, Unconfirmed] = field(default_factory=lambda: MappingProxyType({}), hash=False)
     obstructed: frozenset[str] = frozenset()
-    allowance: EventAllowance = EventAllowance()
+    allowance: Allowance = Allowance()
+    annotated: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}), hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,7 +288,8 @@ class GroupPlan(Plan):
     *also_low_priority*: other keys to reconcile when no other key is ready, because only messages of theirs differ.
     *record*: what is recorded until the next plan; None leaves that unchanged. *target*: where the prober asks the
     agents; None leaves that unchanged. *rendering*: the template to render for the next plan. *template_problem*: why
-    the template of the configuration cannot be used.
+    the template of the configuration cannot be used. *pod_allowance*: how many pods of all
+    groups may be annotated; None leaves that unchanged.
     """
 
     also_low_priority: tuple[Key, ...] = ()
@@ -294,6 +297,7 @@ class GroupPlan(Plan):
     target: ProbeTarget | None = None
     rendering: RenderRequest | None = field(default=None, hash=False)
     template_problem: Refusal | None = None
+    pod_allowance: Allowance | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from kavip.reconcile.observed.records import ObjectConflict
 from kavip.reconcile.plan import Apply, GroupPlan, Key, KeyKind, Notice, Plan, StatusPatch
 from kavip.telemetry import ADDRESS_CONFLICTS, ALLOCATION_SECONDS, RECONCILES
 from tests.controller.workerfixture import running_worker, web
-from tests.reconcile.simulatedcluster import GROUP, NOW
+from tests.reconcile.simulatedcluster import GROUP, NOW, pod
 from tests.support import build
 
 WEB = Key(KeyKind.SERVICE, "shop/web")
@@ -279,6 +279,16 @@ async def test_a_group_is_probed_while_it_exists() -> None:
         fixture.queue.add(EDGE)
         await fixture.until(lambda: fixture.fake_prober.targets[GROUP] is None)
         assert GROUP not in fixture.records.reserved
+
+
+async def test_annotations_of_pods_are_counted_for_all_groups() -> None:
+    """The next plan of any group sees how many pods the last one annotates."""
+    async with running_worker(build.group(metrics_port=9650)) as fixture:
+        fixture.objects.pods[GROUP] = {each.metadata.key: each for each in (pod("p1", "n1"), pod("p2", "n2"))}
+        fixture.queue.add(EDGE)
+        await fixture.until(lambda: fixture.writer.sent)
+        assert fixture.records.pod_allowance.spent == 2
+        assert fixture.records.group(GROUP).annotated.keys() == {"lb/p1", "lb/p2"}
 
 
 async def test_a_pending_service_is_requeued() -> None:

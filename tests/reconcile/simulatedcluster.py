@@ -164,6 +164,8 @@ class SimulatedCluster:
         plan = self.plan_group(key)
         if plan.record is not None:
             self.records.groups[key] = plan.record
+        if plan.pod_allowance is not None:
+            self.records.pod_allowance = plan.pod_allowance
         self._carry_out(plan)
         return plan
 

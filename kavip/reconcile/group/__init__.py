@@ -18,7 +18,8 @@ Reconciles one KeepalivedGroup. PURE.
   :mod:`~kavip.reconcile.group.localpolicy`: how nodes learn of endpoints for ``externalTrafficPolicy: Local``;
   :mod:`~kavip.reconcile.group.detection`: what agents need to find out whether another machine has a VIP;
 * :mod:`~kavip.reconcile.group.rollout`: what to publish, apply and replace now:
-  :mod:`~kavip.reconcile.group.objects`: the objects to apply and the pods to annotate;
+  :mod:`~kavip.reconcile.group.objects`: the objects to apply;
+  :mod:`~kavip.reconcile.group.annotations`: the pods to annotate;
   :mod:`~kavip.reconcile.group.manifests`: these objects as data;
   :mod:`~kavip.reconcile.group.podtemplate`: the DaemonSet after the patches of its pods;
 * :mod:`~kavip.reconcile.group.outdated`: the Services whose conditions are outdated;

@@ -16,7 +16,7 @@ from kavip.api.group import GroupStatus, KeepalivedGroup
 from kavip.names import ConditionType, Reason
 from kavip.reconcile.group.desired import Desired
 from kavip.reconcile.observed.agentstates import MASTER
-from kavip.reconcile.plan import EventAllowance, Key, KeyKind, Notice
+from kavip.reconcile.plan import Allowance, Key, KeyKind, Notice
 from kavip.reconcile.text import few
 from kavip.snapshot import Snapshot
 
@@ -41,7 +41,7 @@ class Moves:
     """The *events*, and how many of them may still be sent."""
 
     events: tuple[Notice, ...]
-    allowance: EventAllowance
+    allowance: Allowance
 
 
 def moves_of(
@@ -50,7 +50,7 @@ def moves_of(
     *,
     status: GroupStatus,
     desired: Desired,
-    allowance: EventAllowance,
+    allowance: Allowance,
     at: float,
 ) -> Moves:
     """What has moved between the stored status of *group* and the new *status*, at the monotonic time *at*."""
@@ -63,7 +63,7 @@ def moves_of(
         notices += _notices(moved, Key(KeyKind.SERVICE, key))
     sent = notices[: max(0, BURST - left.spent)]
     others = (Notice(Reason.MASTER_CHANGED, _OTHERS, warning=False),) if len(sent) < len(notices) else ()
-    return Moves((*sent, *others), EventAllowance(left.spent + len(sent), left.at))
+    return Moves((*sent, *others), Allowance(left.spent + len(sent), left.at))
 
 
 def _own_moves(group: KeepalivedGroup, status: GroupStatus) -> Mapping[Address, _Move]:

@@ -14,37 +14,28 @@ from typing import Any, Final
 import msgspec
 
 from kavip import names
-from kavip.api.agent import ProblemCode
 from kavip.api.agentconfig import DetectionConfig
-from kavip.api.cluster import Pod
 from kavip.api.group import KeepalivedGroup
 from kavip.api.refusal import Refusal
-from kavip.api.workload import ConfigMap, Role, RoleBinding, controller_of
+from kavip.api.workload import ConfigMap, Role, RoleBinding
 from kavip.names import Reason
 from kavip.reconcile.group import manifests
+from kavip.reconcile.group.annotations import AnnotationsPlan, plan_annotations
 from kavip.reconcile.group.desired import Desired
 from kavip.reconcile.group.existing import Existing, find_conflict
 from kavip.reconcile.group.manifests import Manifest, digest
 from kavip.reconcile.group.podtemplate import patched_daemon_set
-from kavip.reconcile.observed.agentstates import NodeState
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.observed.ownership import GroupObject
 from kavip.reconcile.observed.records import RECHECK
-from kavip.reconcile.plan import Apply, PodAnnotation, ReconcileOptions
+from kavip.reconcile.plan import Apply, ReconcileOptions
 from kavip.reconcile.rollout.configmap import PublishedRevisions
-from kavip.reconcile.takeover.progress import is_old
 from kavip.vrrp.groupspec import check_group
 
 LONGEST_NAME: Final = 63  # the name becomes the value of a label
-PASSWORD_RECHECK: Final = 10.0
-"""
-Seconds after which pods without a usable password are annotated again, so that kubelet refreshes the mounted Secret. By
-itself it takes more than a minute. kavip cannot read Secrets, so it cannot observe that the password exists.
-"""
 
 _OURS: Final = frozenset({names.CONFIG_KEY, names.TAKE_OVER_KEY, names.AGENT_KEY})
 _ON_DELETE: Final = {"type": "OnDelete"}
-_PASSWORD_CODES: Final = frozenset({ProblemCode.PASSWORD_MISSING, ProblemCode.PASSWORD_MISMATCH})
 _VITAL: Final = ("spec.interface", "spec.vrrpInterface", "spec.interfaceFromIP")
 """Fields without which there is no configuration. A fault in another field affects only what this field sets."""
 
@@ -56,19 +47,18 @@ class ObjectsPlan:
 
     *has_objects*: ConfigMap and DaemonSet may exist. *is_current*: nothing is left to apply. *problem*: why ConfigMap
     and DaemonSet are not written; *template_problem*: why the DaemonSet alone is not; *monitoring_problem*: the same
-    for the objects for Prometheus; *pods_problem*: why pods are not annotated. *recheck*: after how many seconds such a
-    problem is looked at again.
+    for the objects for Prometheus. *recheck*: after how many seconds such a problem is looked at again. *pods*: those
+    to annotate.
     """
 
     applies: tuple[Apply, ...] = ()
-    annotations: tuple[PodAnnotation, ...] = ()
     has_objects: bool = False
     is_current: bool = False
     problem: Refusal | None = None
     template_problem: Refusal | None = None
     monitoring_problem: Refusal | None = None
-    pods_problem: Refusal | None = None
     recheck: float | None = None
+    pods: AnnotationsPlan = AnnotationsPlan()  # noqa: RUF009 - frozen
 
 
 def plan_objects(
@@ -101,17 +91,17 @@ def plan_objects(
     applies = _applies(group, observed, existing, (*bodies, *monitoring)) if desired.is_persisted else ()
     data: Mapping[str, str] = bodies[0]["data"]
     is_written = any(each.kind == names.CONFIG_MAP for each in applies) or _holds(existing.configmap, data)
-    annotations = _annotations(group, existing.pods, data, observed, now=now) if is_written else ()
-    pods_problem, pods_recheck = _refused_annotation(group, annotations, observed, now=now)
+    pods = plan_annotations(
+        group, existing.pods if is_written else (), data, observed, model=desired.configuration.model, now=now
+    )
     return ObjectsPlan(
         applies=applies,
-        annotations=() if pods_problem else annotations,
         has_objects=True,
         is_current=desired.is_persisted and not applies and not patched.problem,
         template_problem=patched.problem,
         monitoring_problem=monitoring_problem,
-        pods_problem=pods_problem,
-        recheck=min(filter(None, (recheck, pods_recheck)), default=None),
+        recheck=recheck,
+        pods=pods,
     )
 
 
@@ -254,44 +244,3 @@ def _holds(configmap: ConfigMap | None, data: Mapping[str, str]) -> bool:
 
 def _key_of(body: Manifest) -> str:
     return f"{body['metadata']['namespace']}/{body['metadata']['name']}"
-
-
-# --- pods -------------------------------------------------------------------------------------------------------------
-def awaits_password(states: Mapping[str, NodeState]) -> bool:
-    """Whether an agent lacks a usable password."""
-    codes = {code for state in states.values() for code in (state.refused_code, state.next_refused_code)}
-    return not codes.isdisjoint(_PASSWORD_CODES)
-
-
-def _annotations(
-    group: KeepalivedGroup, pods: Sequence[Pod], data: Mapping[str, str], observed: Observed, *, now: datetime
-) -> tuple[PodAnnotation, ...]:
-    """
-    The pods that do not have the annotation for *data* yet. A changed annotation makes kubelet refresh their mounts.
-
-    The annotation is a digest. While an agent lacks its password, it changes every :data:`PASSWORD_RECHECK` seconds.
-    """
-    value = digest({name: text if name == names.AGENT_KEY else "" for name, text in data.items()})  # it has the hashes
-    if awaits_password(observed.agents.states_of(group.key)):
-        value = f"{value}-{now.timestamp() // PASSWORD_RECHECK:.0f}"
-    own = sorted((pod for pod in pods if not is_old(pod, group)), key=lambda pod: pod.metadata.key)
-    return tuple(
-        PodAnnotation(pod.metadata.key, value, group.key) for pod in own if _lacks_annotation(pod, group, value)
-    )
-
-
-def _refused_annotation(
-    group: KeepalivedGroup, annotations: Sequence[PodAnnotation], observed: Observed, *, now: datetime
-) -> tuple[Refusal | None, float | None]:
-    """Why the API server refused one of *annotations* a moment ago, and after how many seconds it is tried again."""
-    refused = observed.records.pods.get(group.key)
-    if refused and annotations and (delay := refused.delay(annotations[0].value, now)):
-        return Refusal(Reason.INVALID, f"the API server refuses their annotation: {refused.message}"), delay
-    return None, None
-
-
-def _lacks_annotation(pod: Pod, group: KeepalivedGroup, value: str) -> bool:
-    if pod.metadata.annotation(names.CONFIG_HASH_ANNOTATION) == value or pod.metadata.deletion_timestamp:
-        return False
-    owner = controller_of(pod.metadata)
-    return owner is not None and (owner.kind, owner.name) == (names.DAEMON_SET, group.metadata.name)

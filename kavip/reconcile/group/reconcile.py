@@ -12,12 +12,12 @@ from typing import Final
 
 from kavip.api.group import KeepalivedGroup
 from kavip.names import ConditionType
+from kavip.reconcile.group.annotations import PASSWORD_RECHECK, awaits_password
 from kavip.reconcile.group.configtemplate import PATIENCE
 from kavip.reconcile.group.desired import Desired, desired_of
 from kavip.reconcile.group.existing import existing_of
 from kavip.reconcile.group.inactive import accepted_events, plan_outside
 from kavip.reconcile.group.moves import moves_of
-from kavip.reconcile.group.objects import PASSWORD_RECHECK, awaits_password
 from kavip.reconcile.group.outdated import find_outdated
 from kavip.reconcile.group.rollout import Rollout, plan_rollout
 from kavip.reconcile.group.status import condition_states, status_of, status_patches
@@ -86,15 +86,23 @@ def _plan(
     return GroupPlan(
         writes=(
             *rollout.objects.applies,
-            *rollout.objects.annotations,
+            *rollout.objects.pods.writes,
             *rollout.replacement.deletions,
             *status_patches(group, status, states, now=now),
         ),
         events=(*accepted_events(group, states[ConditionType.ACCEPTED]), *moves.events),
         rendering=desired.rendering,
         template_problem=desired.template_problem,
-        record=GroupRecord(desired.reserved, desired.excluded, outdated.doubts, outdated.obstructed, moves.allowance),
+        record=GroupRecord(
+            desired.reserved,
+            desired.excluded,
+            outdated.doubts,
+            outdated.obstructed,
+            moves.allowance,
+            rollout.objects.pods.annotated,
+        ),
         target=rollout.target,
+        pod_allowance=rollout.objects.pods.allowance,
         requeue_after=min(waits, default=None),
         also=outdated.services,
         also_low_priority=outdated.reworded,
@@ -109,8 +117,10 @@ def _waits(group: KeepalivedGroup, observed: Observed, desired: Desired, rollout
         yield neighbours.RECHECK
     if awaits_password(observed.agents.states_of(group.key)):
         yield PASSWORD_RECHECK
-    elif rollout.objects.recheck is not None:
+    if rollout.objects.recheck is not None:
         yield rollout.objects.recheck
+    if rollout.objects.pods.recheck is not None:
+        yield rollout.objects.pods.recheck
     if rollout.replacement.recheck is not None:
         yield rollout.replacement.recheck
     if rollout.switchover and rollout.switchover.requeue_after is not None:

@@ -84,7 +84,7 @@ def condition_states(
         configuration=desired.configuration.refusal,
         objects=rollout.objects.problem or desired.template_problem or rollout.objects.template_problem,
         monitoring=rollout.objects.monitoring_problem,
-        pods=rollout.objects.pods_problem,
+        pods=rollout.objects.pods.problem,
     )
     is_served = verdict.status == "True" or verdict.reason == Reason.DUPLICATE_DEFAULT
     return {

@@ -12,7 +12,7 @@ from typing import Final
 
 from kavip import names
 from kavip.reconcile.observed.ownership import OwnerConflict
-from kavip.reconcile.plan import AddressRemoval, Apply, GroupRecord, GroupReservation
+from kavip.reconcile.plan import AddressRemoval, Allowance, Apply, GroupRecord, GroupReservation
 
 RECHECK: Final = 60.0
 """Seconds after which a foreign object, or what the API server refuses again and again, is tried again."""
@@ -75,7 +75,7 @@ class Records:
 
     By ``Kind ns/name``: *applied*, *conflicts* and *rejected*. By group: *groups*, from its last plan; *replaced*, the
     pod that was deleted last; *pods*, the last refusal of a write to its pods. By Service: *removals*, the addresses
-    that other controllers removed.
+    that other controllers removed. *pod_allowance*: how many pods of all groups may be annotated.
     """
 
     applied: dict[str, AppliedObject] = field(default_factory=dict)
@@ -85,6 +85,7 @@ class Records:
     replaced: dict[str, ReplacedPod] = field(default_factory=dict)
     pods: dict[str, RejectedObject] = field(default_factory=dict)
     removals: dict[str, AddressRemoval] = field(default_factory=dict)
+    pod_allowance: Allowance = field(default_factory=Allowance)
 
     def group(self, group: str) -> GroupRecord:
         """The record of the last plan of *group*; an empty one before the first."""

@@ -9,7 +9,7 @@ from kavip.api.address import parse_address
 from kavip.api.group import GroupVirtualIP, Instances
 from kavip.reconcile.group import moves
 from kavip.reconcile.observed.agentstates import InstanceState, NodeState
-from kavip.reconcile.plan import EventAllowance, Key, KeyKind, Notice
+from kavip.reconcile.plan import Allowance, Key, KeyKind, Notice
 from tests.reconcile.group.settledgroup import API, WEB, serving
 from tests.reconcile.simulatedcluster import GROUP, SimulatedCluster, agent_states, cluster
 from tests.support import build
@@ -154,8 +154,8 @@ def test_a_network_that_flaps_is_limited(site: Site, monkeypatch: pytest.MonkeyP
 
 def test_an_allowance_is_regained_in_steps() -> None:
     """A part of an interval counts towards the next step."""
-    spent = EventAllowance(3, 100.0)
-    assert spent.after(104.9, interval=5.0) == EventAllowance(3, 100.0)
-    assert spent.after(109.0, interval=5.0) == EventAllowance(2, 105.0)
-    assert spent.after(109.0, interval=5.0).after(110.0, interval=5.0) == EventAllowance(1, 110.0)
-    assert spent.after(120.0, interval=5.0) == EventAllowance(0, 120.0)
+    spent = Allowance(3, 100.0)
+    assert spent.after(104.9, interval=5.0) == Allowance(3, 100.0)
+    assert spent.after(109.0, interval=5.0) == Allowance(2, 105.0)
+    assert spent.after(109.0, interval=5.0).after(110.0, interval=5.0) == Allowance(1, 110.0)
+    assert spent.after(120.0, interval=5.0) == Allowance(0, 120.0)

@@ -3,25 +3,21 @@
 import msgspec
 
 from kavip import names
-from kavip.api.agent import ProblemCode
 from kavip.api.meta import Metadata, OwnerReference
 from kavip.api.workload import ConfigMap, DaemonSet
 from kavip.reconcile.group.manifests import digest
-from kavip.reconcile.group.objects import PASSWORD_RECHECK
 from kavip.reconcile.observed.ownership import OwnerConflict
 from kavip.reconcile.observed.records import RECHECK, ObjectConflict, RejectedObject
-from kavip.reconcile.plan import Apply, Key, KeyKind
+from kavip.reconcile.plan import Apply
 from tests.reconcile.group.settledgroup import (
     ACCEPTED,
     WEB,
-    annotations,
     applied_kinds,
     condition,
     serving,
     settled,
-    with_pods,
 )
-from tests.reconcile.simulatedcluster import GROUP, NOW, SimulatedCluster, agent_states, cluster, pod, running
+from tests.reconcile.simulatedcluster import GROUP, NOW, SimulatedCluster, cluster
 from tests.support import build
 
 
@@ -122,50 +118,3 @@ def test_a_cache_that_lags_behind_our_own_apply_is_no_drift() -> None:
     metadata = msgspec.structs.replace(old.metadata, generation=old.metadata.generation - 1)
     simulation.objects.daemonsets[GROUP] = DaemonSet(metadata=metadata, spec=old.spec)
     assert not applied_kinds(simulation.group())
-
-
-# --- pods -------------------------------------------------------------------------------------------------------------
-def test_pods_are_annotated_for_a_new_configuration() -> None:
-    """Each pod is annotated once. A pod with the current annotation is not written."""
-    simulation = with_pods(settled(build.group()), pod("p1", "n1"), pod("p2", "n2"))
-    first = simulation.group()
-    assert sorted(annotations(first)) == ["lb/p1", "lb/p2"]
-    assert not simulation.group().writes
-    simulation.snapshot.put(serving(WEB, "192.0.2.130"))
-    simulation.group()
-    second = simulation.group()
-    assert applied_kinds(second) == ["ConfigMap"]
-    assert sorted(annotations(second)) == ["lb/p1", "lb/p2"]
-    assert annotations(first)["lb/p1"] != annotations(second)["lb/p1"]
-
-
-def test_foreign_pods_are_not_annotated() -> None:
-    """A pod with the label that the DaemonSet does not control is not annotated."""
-    stray = pod("p1", "n1")
-    stray = msgspec.structs.replace(stray, metadata=msgspec.structs.replace(stray.metadata, owner_references=None))
-    simulation = with_pods(settled(build.group()), stray)
-    assert not annotations(simulation.group())
-
-
-def next_values(simulation: SimulatedCluster) -> set[str]:
-    """The annotations of the group's next plan, which is carried out."""
-    return set(annotations(simulation.group()).values())
-
-
-def test_pods_without_a_usable_password_are_annotated_again_until_they_have_it() -> None:
-    """The annotation changes every ten seconds, so that kubelet refreshes the Secret; afterwards it is as before."""
-    simulation = with_pods(settled(build.group()), pod("p1", "n1"))
-    simulation.settle(Key(KeyKind.GROUP, GROUP))
-    plain = simulation.objects.pods[GROUP]["lb/p1"].metadata.annotation("kavip.io/config-hash")
-    simulation.agents = agent_states(n1=running("old", refused="no password", code=ProblemCode.PASSWORD_MISSING))
-    plan = simulation.group()
-    assert plan.requeue_after == PASSWORD_RECHECK
-    first = simulation.objects.pods[GROUP]["lb/p1"].metadata.annotation("kavip.io/config-hash")
-    assert first.startswith(f"{plain}-")
-    assert next_values(simulation) == set()
-    simulation.later(PASSWORD_RECHECK)
-    (second,) = next_values(simulation)
-    assert second != first
-    simulation.agents = agent_states(n1=running("new"))
-    assert next_values(simulation) == {plain}
-    assert next_values(simulation) == set()
