@@ -81,7 +81,11 @@ def test_a_change_reaches_many_nodes_at_a_bounded_rate() -> None:
 
 
 def test_many_changes_cost_each_pod_a_few_patches() -> None:
-    """While changes follow each other, a pod gets the newest value when it is its turn."""
+    """
+    While changes follow each other, a pod gets the newest value when it is its turn.
+
+    No agent follows here, so the nodes of new VIPs are among the first again every two seconds.
+    """
     simulation, sent = large(nodes=MANY), Counter[str]()
     for number in range(40):
         simulation.snapshot.put(serving(f"shop/s{number:02}", f"198.51.100.{number + 1}"))
@@ -92,7 +96,7 @@ def test_many_changes_cost_each_pod_a_few_patches() -> None:
         simulation.later(plan.requeue_after or 0)
     assert len(values(simulation)) == 1
     assert len(sent) == MANY
-    assert max(sent.values()) <= 4
+    assert max(sent.values()) <= 6
 
 
 def test_groups_share_the_allowance() -> None:
