@@ -79,7 +79,7 @@ def _own_moves(group: KeepalivedGroup, status: GroupStatus) -> Mapping[Address, 
 def _moves_of_services(
     snapshot: Snapshot, group: KeepalivedGroup, status: GroupStatus, desired: Desired
 ) -> Mapping[str, Mapping[Address, _Move]]:
-    """The moves of VIPs, by Service."""
+    """The moves of VIPs, by Service: of one more Service than can have an Event."""
     old, new = (
         {each.name: each.node for each in some.instances or () if each.state == MASTER}
         for some in (group.status, status)
@@ -94,6 +94,8 @@ def _moves_of_services(
         vips = {vip: by_vip[vip] for vip in service.virtual_ips if vip in by_vip}
         if vips and not is_new:
             found[service.key] = vips
+        if len(found) > BURST:
+            break
     return found
 
 
