@@ -19,7 +19,7 @@ from kavip import names
 from kavip.admission import registration
 from kavip.admission.registration import RegistrationOptions, ServiceClientConfig
 from tests.app import deployment as deployments
-from tests.app.deployment import Deployment
+from tests.app.deployment import Deployment, Writer
 from tests.app.longtimeouts import LONGEST
 from tests.app.olmpods import Pods
 from tests.support import manifests
@@ -158,6 +158,30 @@ def test_webhooks_that_olm_deletes_come_again(
     until("kavip registers its webhooks again", lambda: len(owners(deployment)) == 2)
 
 
+def test_no_write_waits_for_a_pod(deployment: Deployment, manager: Olm, pods: Pods, programs: Programs) -> None:
+    """
+    No write of a Service is refused because no pod answers yet: kavip registers its webhooks when one does.
+
+    So it is at the first installation, after a user has deleted the webhooks, and if that was while no pod ran.
+    """
+    with deployment.writing() as writer:
+        manager.install(olm.bundle(programs["helm"]))
+        pods.start_all()
+        until_reviewed(deployment, writer)
+        deployment.plane.kubectl("delete", REGISTRATIONS, "kavip")
+        until("kavip registers its webhooks again", lambda: len(owners(deployment)) == 2)
+        until_reviewed(deployment, writer)
+        with writer.paused():  # these webhooks refuse what nobody reviews
+            pods.kill()
+            deployment.plane.kubectl("delete", REGISTRATIONS, "kavip")
+            until("no webhook is called", lambda: not write(deployment, "unseen", annotations=MANAGED).returncode)
+        before = writer.written
+        until("Services are written", lambda: writer.written >= before + 5)
+        pods.start_all()
+        until_reviewed(deployment, writer)
+    assert writer.failures == []
+
+
 def test_two_owners_of_a_kind(deployment: Deployment, manager: Olm, pods: Pods, programs: Programs) -> None:
     """
     OLM refuses kavip beside keepalived-operator, which owns the same kind.
@@ -211,12 +235,20 @@ def make_group(deployment: Deployment, *, name: str = "edge", **spec: Any) -> Re
     return deployment.plane.kubectl("apply", "--filename=-", input=json.dumps(body), check=False)
 
 
-def write(deployment: Deployment, name: str, *, annotations: dict[str, str] | None = None) -> Result:
+def write(deployment: Deployment, name: str, *flags: str, annotations: dict[str, str] | None = None) -> Result:
     """Apply a Service."""
     spec = {"type": "LoadBalancer", "ports": [{"port": 80}], "allocateLoadBalancerNodePorts": False}
     metadata = {"name": name, "namespace": "default", "annotations": annotations or {}}
     body = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
-    return deployment.plane.kubectl("apply", "--filename=-", input=json.dumps(body), check=False)
+    return deployment.plane.kubectl("apply", "--filename=-", *flags, input=json.dumps(body), check=False)
+
+
+def until_reviewed(deployment: Deployment, writer: Writer) -> None:
+    """Wait until kavip refuses a bad Service, and a few good ones are written after that."""
+    bad, dry = {names.GROUP_ANNOTATION: "no-slash"}, "--dry-run=server"
+    until("Services are reviewed", lambda: "is invalid" in write(deployment, "bad", dry, annotations=bad).stderr)
+    before = writer.written
+    until("Services are written", lambda: writer.written >= before + 5)
 
 
 def address(deployment: Deployment, name: str) -> str:
