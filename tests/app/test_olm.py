@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from hack.bundle import olm
-from hack.bundle.olm import NAMESPACE, REGISTRATIONS, Olm
+from hack.bundle.olm import IN, NAMESPACE, REGISTRATIONS, Olm
 from hack.testbed import runs
 from hack.testbed.controlplane import CONTROLLERS
-from hack.testbed.place import Result
+from hack.testbed.place import Result, run
 from hack.testbed.process import wait_for
 from hack.testbed.programs import Programs
 from kavip import names
@@ -21,7 +21,7 @@ from kavip.admission.registration import RegistrationOptions, ServiceClientConfi
 from tests.app import deployment as deployments
 from tests.app.deployment import Deployment, Writer
 from tests.app.longtimeouts import LONGEST
-from tests.app.olmpods import Pods
+from tests.app.olmpods import OF_HELM, Pods
 from tests.support import manifests
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.netns, pytest.mark.chart, pytest.mark.timeout(900)]
@@ -182,6 +182,37 @@ def test_no_write_waits_for_a_pod(deployment: Deployment, manager: Olm, pods: Po
     assert writer.failures == []
 
 
+def test_from_helm(deployment: Deployment, manager: Olm, pods: Pods, programs: Programs) -> None:
+    """
+    After ``helm uninstall``, OLM's kavip continues: the pods of a group are not replaced, and VIPs and VRIDs stay.
+
+    Meanwhile Services are written without a check; no write is refused.
+    """
+    repository, _, digest = olm.IMAGE.partition("@")
+    image = (f"--set=image.repository={repository}", f"--set=image.digest={digest}")
+    helm(deployment, "install", "kavip", str(manifests.CHART), *image)
+    released = Pods(deployment, OF_HELM)
+    released.start_all()
+    apply(deployment, {**POOL, "spec": {"addresses": ["192.0.2.128/28"]}})
+    until("the group is accepted", lambda: not make_group(deployment).returncode)
+    until("admission knows the group", lambda: not write(deployment, "web", annotations=MANAGED).returncode)
+    until("its VIP is published", lambda: is_published(deployment, "192.0.2.128"))
+    before = served(deployment)
+
+    helm(deployment, "uninstall", "kavip")
+    released.kill()
+    assert served(deployment) == before
+    assert listed(deployment, "vippools") == ["lan"]
+    until("no webhook is called", lambda: not write(deployment, "unseen", annotations=MANAGED).returncode)
+    with deployment.writing() as writer:
+        manager.install(olm.bundle(programs["helm"]))
+        pods.start_all()
+        until_reviewed(deployment, writer)
+    assert writer.failures == []
+    until("kavip serves what it has not seen", lambda: is_published(deployment, "192.0.2.129"))
+    assert served(deployment) == before
+
+
 def test_two_owners_of_a_kind(deployment: Deployment, manager: Olm, pods: Pods, programs: Programs) -> None:
     """
     OLM refuses kavip beside keepalived-operator, which owns the same kind.
@@ -284,6 +315,25 @@ def selectors(configuration: dict[str, Any]) -> list[dict[str, Any]]:
     """By webhook, which requests the API server sends, and what happens without an answer."""
     kept_fields = ("name", "rules", "failurePolicy", "namespaceSelector", "matchConditions")
     return [{key: hook.get(key) for key in kept_fields} for hook in configuration["webhooks"]]
+
+
+def helm(deployment: Deployment, *args: str) -> None:
+    """Run helm in the namespace of kavip."""
+    command = deployment.machine.command(deployment.programs["helm"], *args, IN)
+    run(command, env={"KUBECONFIG": str(deployment.plane.kubeconfig), "HOME": str(deployment.state)})
+
+
+def is_published(deployment: Deployment, vip: str) -> bool:
+    """Whether the group tells its pods to serve *vip*."""
+    return vip in json.dumps(get(deployment, "configmaps", "-nlb"))
+
+
+def served(deployment: Deployment) -> list[Any]:
+    """What the network sees: the template of the group's pods, and the address and the VRID of a Service."""
+    daemonset = get(deployment, "daemonset", "edge", "-nlb")
+    routers = get(deployment, "keepalivedgroup", "edge", "-nlb")["status"]["routerIDs"]
+    identity = [daemonset["metadata"][key] for key in ("uid", "generation")]
+    return [identity, daemonset["spec"], address(deployment, "web"), routers["default/web"]]
 
 
 def kept(deployment: Deployment) -> list[Any]:
