@@ -90,7 +90,7 @@ test-alerts: ## each alert on a real cluster: broken, fired, mended, ended; and 
 	@$(RUN) pytest -m alerts --timing -s tests/cluster/alerts
 
 .PHONY: upgrade
-upgrade: ## upgrade from FROM=COMMIT with VIPs up, and back, BY=helm, oci, kustomize, manifest or olm (root)
+upgrade: ## upgrade from FROM=COMMIT with VIPs up, and back, BY=helm, oci, kustomize, manifest, olm or helm-olm (root)
 	@$(RUN) python -m hack.upgrade $(FROM) $(addprefix --by=,$(BY))
 
 .PHONY: compat

@@ -6,6 +6,7 @@ oci        ``helm`` with charts in a registry: the older one packed and pushed, 
 kustomize  ``kubectl apply --kustomize config/default`` of a checkout
 manifest   ``kubectl apply`` of the rendered older chart, and then of install.yaml of a release
 olm        the older version by kustomize, as it had no bundle, and then a bundle, as OLM carries it out
+helm-olm   the same, but the older version by ``helm``
 """
 
 import shutil
@@ -136,15 +137,7 @@ class Manifests(Way):
 
     def _apply(self, source: tuple[str, ...], deployments: tuple[str, ...]) -> None:
         self.cluster.kubectl("apply", "--server-side", *source)
-        self._wait_rolled_out(deployments)
-
-    def _wait_rolled_out(self, deployments: tuple[str, ...]) -> None:
-        def is_rolled_out(deployment: str) -> bool:
-            command = ("rollout", "status", _OWN, f"deployment/{deployment}", "--timeout=60s")
-            return self.cluster.kubectl(*command, check=False).returncode == 0
-
-        for each in deployments:
-            wait_for(f"{each} is rolled out", partial(is_rolled_out, each), timeout=_PATIENCE, interval=1)
+        _wait_rolled_out(self.cluster, deployments)
 
     def _replace(self, source: tuple[str, ...], deployments: tuple[str, ...], gone: tuple[str, ...]) -> None:
         self._apply(source, deployments)
@@ -179,32 +172,61 @@ class Bundle(Kustomize):
     unreviewed = True
 
     def changes(self) -> Mapping[str, Change]:
-        return {"a bundle of OLM": (self._install_bundle, NEWER)}
+        return {"a bundle of OLM": (self._remove_and_install, NEWER)}
 
-    def _install_bundle(self) -> None:
+    def _remove_and_install(self) -> None:
         """As docs/howto/olm.md says: first the webhooks, then the rest but for definitions and the namespace."""
         self.cluster.kubectl("delete", olm.REGISTRATIONS, "kavip")
         for part in ("webhook", "manager", "rbac"):
             self.cluster.kubectl("delete", "--ignore-not-found", f"--kustomize={self.cluster.state / 'older' / part}")
-        documents = yaml.safe_load_all(_DEFINITIONS.read_text())
-        (csvs,) = (each for each in documents if each["metadata"]["name"] == olm.CSVS)
-        self.cluster.kubectl("create", "--filename=-", input=yaml.safe_dump(csvs))
-        self.cluster.plane.wait_established()
-        Olm(self.cluster.plane).install(olm.bundle(programs.ensure(("helm",))["helm"], image=NEWER))
-        self._wait_rolled_out(self.new)
-        wait_for("kavip registers its webhooks", self._is_registered, timeout=_PATIENCE, interval=1)
+        _install_bundle(self.cluster, self.new)
 
-    def _is_registered(self) -> bool:
-        found = self.cluster.kubectl("get", olm.REGISTRATIONS, "--output=jsonpath={.items[*].metadata.name}").stdout
-        return found.split().count("kavip") == len(olm.REGISTRATIONS.split(","))
+
+class BundleAfterHelm(Helm):
+    """OLM's way, after ``helm uninstall``."""
+
+    unreviewed = True
+
+    def changes(self) -> Mapping[str, Change]:
+        return {"helm uninstall, and a bundle of OLM": (self._uninstall_and_install, NEWER)}
+
+    def _uninstall_and_install(self) -> None:
+        self.cluster.helm("uninstall", "kavip", _OWN)
+        _install_bundle(self.cluster, self.new)
 
 
 OF_A_CHECKOUT: Final[Mapping[str, Callable[[Cluster, Path], Way]]] = {
     "helm": Helm,
     "kustomize": Kustomize,
     "olm": Bundle,
+    "helm-olm": BundleAfterHelm,
 }
 OF_A_RELEASE: Final[Mapping[str, Callable[[Cluster, Path, Release], Way]]] = {"oci": Oci, "manifest": Rendered}
+
+
+def _install_bundle(cluster: Cluster, deployments: tuple[str, ...]) -> None:
+    """Play OLM's part until kavip has registered its webhooks."""
+    documents = yaml.safe_load_all(_DEFINITIONS.read_text())
+    (csvs,) = (each for each in documents if each["metadata"]["name"] == olm.CSVS)
+    cluster.kubectl("create", "--filename=-", input=yaml.safe_dump(csvs))
+    cluster.plane.wait_established()
+    Olm(cluster.plane).install(olm.bundle(programs.ensure(("helm",))["helm"], image=NEWER))
+    _wait_rolled_out(cluster, deployments)
+
+    def is_registered() -> bool:
+        found = cluster.kubectl("get", olm.REGISTRATIONS, "--output=jsonpath={.items[*].metadata.name}").stdout
+        return found.split().count("kavip") == len(olm.REGISTRATIONS.split(","))
+
+    wait_for("kavip registers its webhooks", is_registered, timeout=_PATIENCE, interval=1)
+
+
+def _wait_rolled_out(cluster: Cluster, deployments: tuple[str, ...]) -> None:
+    def is_rolled_out(deployment: str) -> bool:
+        command = ("rollout", "status", _OWN, f"deployment/{deployment}", "--timeout=60s")
+        return cluster.kubectl(*command, check=False).returncode == 0
+
+    for each in deployments:
+        wait_for(f"{each} is rolled out", partial(is_rolled_out, each), timeout=_PATIENCE, interval=1)
 
 
 def _values(image: str) -> str:

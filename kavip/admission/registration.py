@@ -9,6 +9,7 @@ which have neither a namespace selector nor match conditions.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -20,6 +21,8 @@ MUTATING: Final = "MutatingWebhookConfiguration"
 VALIDATING: Final = "ValidatingWebhookConfiguration"
 MUTATE_TIMEOUT: Final = 2  # seconds
 VALIDATE_TIMEOUT: Final = 3
+SETTLED: Final = timedelta(seconds=5)
+"""API servers, and kube-proxy on their nodes, know by then an endpoint that has become ready."""
 _WARN_ONLY: Final = {"failurePolicy": "Ignore", "timeoutSeconds": MUTATE_TIMEOUT}
 NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 SKIPPED_NAMESPACES: Final = ("kube-system",)  # a cluster must be able to start without kavip
@@ -189,6 +192,16 @@ class RegistrationOptions:
 
 
 DEFAULTS: Final = RegistrationOptions()
+
+
+def is_due(endpoint_age: timedelta | None) -> bool:
+    """
+    Whether to create a missing configuration, by the time for which the webhook has had a ready endpoint.
+
+    Before that, the API server would refuse what users write, because nothing answers. A configuration that exists is
+    always written: API servers call its webhooks anyway, and must trust a new CA in time.
+    """
+    return endpoint_age is not None and endpoint_age >= SETTLED
 
 
 def configurations(

@@ -22,7 +22,7 @@ from kavip.admission.verdict import Verdict
 from kavip.api.review import AdmissionRequest, UserInfo
 from kavip.kube.client import Client
 from kavip.snapshot import Snapshot
-from kavip.webhook.certs.cabundle import WebhookRegistrar
+from kavip.webhook.certs.registrar import WebhookRegistrar
 from kavip.webhook.certs.selfsigned import DynamicAuthority
 from kavip.webhook.server import ROUTES, Route, WebhookServer
 from tests.admission.apiclient import APPLY, MERGE, Answer, ApiClient, object_path

@@ -1,5 +1,6 @@
 """The webhook configurations: which requests the API server sends."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -104,3 +105,18 @@ def test_a_mistyped_class_is_sent_to_the_validator_only() -> None:
     prefix = "spec.loadBalancerClass.startsWith('kavip.io/')"
     assert expressions["validate-service.kavip.io"].count(prefix) == 2
     assert prefix not in expressions["mutate-service.kavip.io"]
+
+
+@pytest.mark.parametrize(
+    ("endpoint_age", "is_due"),
+    [
+        (None, False),
+        (timedelta(), False),
+        (registration.SETTLED - timedelta(seconds=1), False),
+        (registration.SETTLED, True),
+        (timedelta.max, True),
+    ],
+)
+def test_a_webhook_is_registered_when_something_answers(endpoint_age: timedelta | None, *, is_due: bool) -> None:
+    """A missing configuration waits until an endpoint has been ready for some seconds."""
+    assert registration.is_due(endpoint_age) is is_due

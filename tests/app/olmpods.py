@@ -1,4 +1,4 @@
-"""Replicas of kavip where no pods run: with what the Deployments say that OLM made (:mod:`hack.bundle.olm`)."""
+"""Replicas of kavip where no pods run: with what the Deployments say that OLM (:mod:`hack.bundle.olm`) or Helm made."""
 
 import json
 import sys
@@ -13,14 +13,17 @@ from hack.testbed.process import wait_for
 from tests.app.deployment import ADDRESS, Deployment, Replica
 from tests.support.rbac import wait_bound
 
-SERVICE: Final = "kavip-webhook-service"
+OF_OLM: Final = ("kavip-webhook-service", "443")
+"""The Service of the webhook, and the name of its port."""
+OF_HELM: Final = ("kavip-webhook", "webhook")
 
 
 @dataclass(slots=True)
 class Pods:
-    """Replicas of kavip with what the Deployments that OLM made say."""
+    """Replicas of kavip with what the Deployments say, behind *service*."""
 
     site: Deployment
+    service: tuple[str, str] = OF_OLM
     running: dict[str, list[Replica]] = field(default_factory=dict)
     _number: int = 0
 
@@ -81,14 +84,15 @@ class Pods:
     def _await_and_add(self, webhook: Replica) -> None:
         """Add the endpoint of *webhook* when it is ready, as the endpoints controller does."""
         wait_for(f"{webhook.name} is ready", partial(_is_ready, webhook), timeout=150)
-        labels = {"kubernetes.io/service-name": SERVICE, "endpointslice.kubernetes.io/managed-by": "test"}
+        service, port = self.service
+        labels = {"kubernetes.io/service-name": service, "endpointslice.kubernetes.io/managed-by": "test"}
         pod = {"kind": "Pod", "namespace": NAMESPACE, "name": webhook.name}
         body: dict[str, Any] = {
             "apiVersion": "discovery.k8s.io/v1",
             "kind": "EndpointSlice",
             "metadata": {"name": webhook.name, "namespace": NAMESPACE, "labels": labels},
             "addressType": "IPv4",
-            "ports": [{"name": "443", "port": webhook.port, "protocol": "TCP"}],
+            "ports": [{"name": port, "port": webhook.port, "protocol": "TCP"}],
             "endpoints": [
                 {
                     "addresses": [ADDRESS],

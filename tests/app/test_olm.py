@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from hack.bundle import olm
-from hack.bundle.olm import NAMESPACE, REGISTRATIONS, Olm
+from hack.bundle.olm import IN, NAMESPACE, REGISTRATIONS, Olm
 from hack.testbed import runs
 from hack.testbed.controlplane import CONTROLLERS
-from hack.testbed.place import Result
+from hack.testbed.place import Result, run
 from hack.testbed.process import wait_for
 from hack.testbed.programs import Programs
 from kavip import names
 from kavip.admission import registration
 from kavip.admission.registration import RegistrationOptions, ServiceClientConfig
 from tests.app import deployment as deployments
-from tests.app.deployment import Deployment
+from tests.app.deployment import Deployment, Writer
 from tests.app.longtimeouts import LONGEST
-from tests.app.olmpods import Pods
+from tests.app.olmpods import OF_HELM, Pods
 from tests.support import manifests
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.netns, pytest.mark.chart, pytest.mark.timeout(900)]
@@ -158,6 +158,61 @@ def test_webhooks_that_olm_deletes_come_again(
     until("kavip registers its webhooks again", lambda: len(owners(deployment)) == 2)
 
 
+def test_no_write_waits_for_a_pod(deployment: Deployment, manager: Olm, pods: Pods, programs: Programs) -> None:
+    """
+    No write of a Service is refused because no pod answers yet: kavip registers its webhooks when one does.
+
+    So it is at the first installation, after a user has deleted the webhooks, and if that was while no pod ran.
+    """
+    with deployment.writing() as writer:
+        manager.install(olm.bundle(programs["helm"]))
+        pods.start_all()
+        until_reviewed(deployment, writer)
+        deployment.plane.kubectl("delete", REGISTRATIONS, "kavip")
+        until("kavip registers its webhooks again", lambda: len(owners(deployment)) == 2)
+        until_reviewed(deployment, writer)
+        with writer.paused():  # these webhooks refuse what nobody reviews
+            pods.kill()
+            deployment.plane.kubectl("delete", REGISTRATIONS, "kavip")
+            until("no webhook is called", lambda: not write(deployment, "unseen", annotations=MANAGED).returncode)
+        before = writer.written
+        until("Services are written", lambda: writer.written >= before + 5)
+        pods.start_all()
+        until_reviewed(deployment, writer)
+    assert writer.failures == []
+
+
+def test_from_helm(deployment: Deployment, manager: Olm, pods: Pods, programs: Programs) -> None:
+    """
+    After ``helm uninstall``, OLM's kavip continues: the pods of a group are not replaced, and VIPs and VRIDs stay.
+
+    Meanwhile Services are written without a check; no write is refused.
+    """
+    repository, _, digest = olm.IMAGE.partition("@")
+    image = (f"--set=image.repository={repository}", f"--set=image.digest={digest}")
+    helm(deployment, "install", "kavip", str(manifests.CHART), *image)
+    released = Pods(deployment, OF_HELM)
+    released.start_all()
+    apply(deployment, {**POOL, "spec": {"addresses": ["192.0.2.128/28"]}})
+    until("the group is accepted", lambda: not make_group(deployment).returncode)
+    until("admission knows the group", lambda: not write(deployment, "web", annotations=MANAGED).returncode)
+    until("its VIP is published", lambda: is_published(deployment, "192.0.2.128"))
+    before = served(deployment)
+
+    helm(deployment, "uninstall", "kavip")
+    released.kill()
+    assert served(deployment) == before
+    assert listed(deployment, "vippools") == ["lan"]
+    until("no webhook is called", lambda: not write(deployment, "unseen", annotations=MANAGED).returncode)
+    with deployment.writing() as writer:
+        manager.install(olm.bundle(programs["helm"]))
+        pods.start_all()
+        until_reviewed(deployment, writer)
+    assert writer.failures == []
+    until("kavip serves what it has not seen", lambda: is_published(deployment, "192.0.2.129"))
+    assert served(deployment) == before
+
+
 def test_two_owners_of_a_kind(deployment: Deployment, manager: Olm, pods: Pods, programs: Programs) -> None:
     """
     OLM refuses kavip beside keepalived-operator, which owns the same kind.
@@ -211,12 +266,20 @@ def make_group(deployment: Deployment, *, name: str = "edge", **spec: Any) -> Re
     return deployment.plane.kubectl("apply", "--filename=-", input=json.dumps(body), check=False)
 
 
-def write(deployment: Deployment, name: str, *, annotations: dict[str, str] | None = None) -> Result:
+def write(deployment: Deployment, name: str, *flags: str, annotations: dict[str, str] | None = None) -> Result:
     """Apply a Service."""
     spec = {"type": "LoadBalancer", "ports": [{"port": 80}], "allocateLoadBalancerNodePorts": False}
     metadata = {"name": name, "namespace": "default", "annotations": annotations or {}}
     body = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
-    return deployment.plane.kubectl("apply", "--filename=-", input=json.dumps(body), check=False)
+    return deployment.plane.kubectl("apply", "--filename=-", *flags, input=json.dumps(body), check=False)
+
+
+def until_reviewed(deployment: Deployment, writer: Writer) -> None:
+    """Wait until kavip refuses a bad Service, and a few good ones are written after that."""
+    bad, dry = {names.GROUP_ANNOTATION: "no-slash"}, "--dry-run=server"
+    until("Services are reviewed", lambda: "is invalid" in write(deployment, "bad", dry, annotations=bad).stderr)
+    before = writer.written
+    until("Services are written", lambda: writer.written >= before + 5)
 
 
 def address(deployment: Deployment, name: str) -> str:
@@ -252,6 +315,25 @@ def selectors(configuration: dict[str, Any]) -> list[dict[str, Any]]:
     """By webhook, which requests the API server sends, and what happens without an answer."""
     kept_fields = ("name", "rules", "failurePolicy", "namespaceSelector", "matchConditions")
     return [{key: hook.get(key) for key in kept_fields} for hook in configuration["webhooks"]]
+
+
+def helm(deployment: Deployment, *args: str) -> None:
+    """Run helm in the namespace of kavip."""
+    command = deployment.machine.command(deployment.programs["helm"], *args, IN)
+    run(command, env={"KUBECONFIG": str(deployment.plane.kubeconfig), "HOME": str(deployment.state)})
+
+
+def is_published(deployment: Deployment, vip: str) -> bool:
+    """Whether the group tells its pods to serve *vip*."""
+    return vip in json.dumps(get(deployment, "configmaps", "-nlb"))
+
+
+def served(deployment: Deployment) -> list[Any]:
+    """What the network sees: the template of the group's pods, and the address and the VRID of a Service."""
+    daemonset = get(deployment, "daemonset", "edge", "-nlb")
+    routers = get(deployment, "keepalivedgroup", "edge", "-nlb")["status"]["routerIDs"]
+    identity = [daemonset["metadata"][key] for key in ("uid", "generation")]
+    return [identity, daemonset["spec"], address(deployment, "web"), routers["default/web"]]
 
 
 def kept(deployment: Deployment) -> list[Any]:

@@ -23,10 +23,12 @@ from kavip.admission.registration import ServiceClientConfig, URLClientConfig
 from kavip.kube.client import Client
 from kavip.pki import certificates
 from kavip.pki.certificates import KeyPair
+from kavip.pki.trust import Trust
 from kavip.pki.trustbundle import encode_pem, parse_bundle, trust_bundle
 from kavip.pki.verification import has_signed
 from kavip.snapshot import Object, Snapshot
-from kavip.webhook.certs.cabundle import CABundleInjector, Merge, WebhookRegistrar
+from kavip.webhook.certs.cabundle import CABundleInjector, Merge
+from kavip.webhook.certs.registrar import WebhookRegistrar
 from kavip.webhook.certs.selfsigned import DynamicAuthority
 from kavip.webhook.server import WebhookServer
 from tests.app.longtimeouts import lengthen
@@ -292,9 +294,9 @@ def test_replicas_share_one_ca_on_a_real_api_server(control_plane: ControlPlane,
         async def published(self) -> list[x509.Certificate]:
             return []
 
-        async def publish(self, merge: Merge) -> list[x509.Certificate]:
+        async def publish(self, merge: Merge) -> Trust:
             published.append(encode_pem(found := [*merge([])]))
-            return found
+            return Trust(found)
 
     def replica() -> DynamicAuthority:
         return DynamicAuthority(

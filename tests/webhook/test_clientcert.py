@@ -29,7 +29,7 @@ from kavip.kube.resources import SERVICES
 from kavip.pki import certificates
 from kavip.pki.certificates import KeyPair
 from kavip.pki.trustbundle import encode_pem
-from kavip.webhook.certs.cabundle import WebhookRegistrar
+from kavip.webhook.certs.registrar import WebhookRegistrar
 from kavip.webhook.server import WebhookServer
 from tests.app.longtimeouts import lengthen
 from tests.http.client import HOST, closed

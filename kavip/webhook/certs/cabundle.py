@@ -1,22 +1,26 @@
-"""``caBundle`` of the two webhook configurations: what the API server trusts, and three ways to publish it."""
+"""
+``caBundle`` of the two webhook configurations: what the API server trusts, and two ways to publish it.
+
+The third way is to write the configurations completely (:mod:`.registrar`).
+"""
 
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from cryptography import x509
 
 from kavip import names
-from kavip.admission import registration
 from kavip.api.registration import WebhookConfiguration
 from kavip.api.workload import ConfigMap
 from kavip.errors import AlreadyExists, ApiError, BadInput, Conflict, NotFound
 from kavip.kube.client import Client
 from kavip.kube.resources import CA_CONFIGMAPS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 from kavip.pki import cabundleconfigmap
+from kavip.pki.trust import Trust
 from kavip.pki.trustbundle import encode_pem, parse_bundle
 
 CONFIGURATIONS: Final = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
@@ -24,6 +28,8 @@ _ATTEMPTS: Final = 5
 
 Merge = Callable[[Sequence[x509.Certificate]], Sequence[x509.Certificate]]
 """Returns the CAs to publish, by those that are published now."""
+ReadTrust = Callable[[Client, str], Awaitable[Trust]]
+"""Reads what the webhook configurations with a name trust."""
 
 
 class Publisher(Protocol):
@@ -36,8 +42,8 @@ class Publisher(Protocol):
     async def published(self) -> list[x509.Certificate]:
         """The CAs that the API server trusts now, or soon."""
 
-    async def publish(self, merge: Merge) -> list[x509.Certificate]:
-        """Replace the published CAs by what *merge* returns; return those that the API server trusts now."""
+    async def publish(self, merge: Merge) -> Trust:
+        """Replace the published CAs by what *merge* returns; return what the API server trusts now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +60,9 @@ class CABundleInjector:
 
     async def published(self) -> list[x509.Certificate]:
         """The CAs that every webhook trusts; none without the configurations."""
-        return await _trusted(self.client, self.name)
+        return list((await installed_trust(self.client, self.name)).cas)
 
-    async def publish(self, merge: Merge) -> list[x509.Certificate]:
+    async def publish(self, merge: Merge) -> Trust:
         """Apply the field if it differs, then release the ownership of it."""
         wanted = list(merge(await self.published()))
         text = b64encode(encode_pem(wanted)).decode()
@@ -71,7 +77,7 @@ class CABundleInjector:
                 manager = names.CA_FIELD_MANAGER
                 found = await self.client.apply(resource, self.name, body, field_manager=manager, force=True)
             await self._release_ownership(resource, found)
-        return wanted
+        return Trust(wanted)
 
     async def _release_ownership(self, resource: Resource[WebhookConfiguration], found: WebhookConfiguration) -> None:
         """
@@ -102,6 +108,7 @@ class CABundleConfigMap:
     client: Client
     key: str
     name: str
+    read_trust: ReadTrust
 
     @property
     def awaited(self) -> str:
@@ -111,20 +118,20 @@ class CABundleConfigMap:
     async def published(self) -> list[x509.Certificate]:
         """The CAs that every webhook trusts, and those of the ConfigMap."""
         handed_over = _cas(await self._read())
-        return list(dict.fromkeys([*handed_over, *await _trusted(self.client, self.name)]))
+        return list(dict.fromkeys([*handed_over, *(await self.read_trust(self.client, self.name)).cas]))
 
-    async def publish(self, merge: Merge) -> list[x509.Certificate]:
-        """Write the ConfigMap if it differs; return the CAs that every webhook trusts."""
+    async def publish(self, merge: Merge) -> Trust:
+        """Write the ConfigMap if it differs; return what the webhooks trust."""
         for _ in range(_ATTEMPTS):
             found = await self._read()
-            handed_over, trusted = _cas(found), await _trusted(self.client, self.name)
-            wanted = merge(handed_over or trusted)
+            handed_over, trust = _cas(found), await self.read_trust(self.client, self.name)
+            wanted = merge(handed_over or trust.cas)
             data = {names.CA_BUNDLE_KEY: cabundleconfigmap.encode(wanted)}
             had = {*handed_over, *_dropped_cas(found)} - {*wanted}
-            if dropped := [each for each in trusted if each in had]:
+            if dropped := [each for each in trust.cas if each in had]:
                 data[names.DROPPED_CAS_KEY] = cabundleconfigmap.encode(dropped)
             if found is not None and found.data == data:
-                return trusted
+                return trust
             with suppress(AlreadyExists, Conflict, NotFound):  # another writer was faster: merge again
                 await self._write(found, data)
         raise ApiError(409, "Conflict", f"ConfigMap {self.key} changed {_ATTEMPTS} times while it was being written")
@@ -143,54 +150,40 @@ class CABundleConfigMap:
         await self.client.patch(CA_CONFIGMAPS, self.key, {"metadata": version, "data": {**others, **data}})
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookRegistrar:
-    """
-    Writes both webhook configurations completely.
-
-    That is for a kavip outside the cluster, which has a URL, and for one that OLM runs.
-    """
-
-    client: Client
-    name: str
-    client_config: registration.ClientConfig
-    namespace: str
-    options: registration.RegistrationOptions = registration.DEFAULTS
-    labels: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def awaited(self) -> str:
-        """Nothing: the API server trusts what is registered."""
-        return ""
-
-    async def published(self) -> list[x509.Certificate]:
-        """The CAs that every webhook trusts; none without the configurations."""
-        return await _trusted(self.client, self.name)
-
-    async def publish(self, merge: Merge) -> list[x509.Certificate]:
-        """Apply both configurations; without a difference the API server writes nothing."""
-        bundle = list(merge(await self.published()))
-        text = b64encode(encode_pem(bundle)).decode()
-        wanted = registration.configurations(
-            self.name,
-            self.client_config,
-            namespace=self.namespace,
-            ca_bundle=text,
-            labels=self.labels,
-            options=self.options,
-        )
-        for resource, body in zip(CONFIGURATIONS, wanted, strict=True):
-            await self.client.apply(resource, self.name, body, force=True)
-        return bundle
-
-
 async def read_ca_bundle(client: Client, name: str) -> list[x509.Certificate]:
     """The CAs that every webhook of the configurations called *name* trusts; raises :class:`NotFound`."""
-    texts = [
-        webhook.client_config.ca_bundle
-        for resource in CONFIGURATIONS
-        for webhook in (await client.get(resource, name)).webhooks or ()
-    ]
+    return _common_cas([await client.get(resource, name) for resource in CONFIGURATIONS])
+
+
+async def installed_trust(client: Client, name: str) -> Trust:
+    """What both configurations called *name* trust, which the chart has installed; no CA if one is missing."""
+    with suppress(NotFound):
+        return Trust(await read_ca_bundle(client, name))
+    return Trust(())
+
+
+async def registered_trust(client: Client, name: str) -> Trust:
+    """What those configurations called *name* trust that kavip has registered already."""
+    return trust_of(await existing(client, name))
+
+
+async def existing(client: Client, name: str) -> dict[Resource[WebhookConfiguration], WebhookConfiguration]:
+    """Those of the two configurations called *name* that exist."""
+    found = {}
+    for resource in CONFIGURATIONS:
+        with suppress(NotFound):
+            found[resource] = await client.get(resource, name)
+    return found
+
+
+def trust_of(found: Mapping[Resource[WebhookConfiguration], WebhookConfiguration]) -> Trust:
+    """What the *found* configurations trust; without any no webhook is registered."""
+    return Trust(_common_cas(found.values()), is_registered=bool(found))
+
+
+def _common_cas(configurations: Iterable[WebhookConfiguration]) -> list[x509.Certificate]:
+    """The CAs that every webhook of *configurations* trusts."""
+    texts = [webhook.client_config.ca_bundle for each in configurations for webhook in each.webhooks or ()]
     first, *rest = [_decoded(text) for text in dict.fromkeys(texts)] or [[]]
     return [each for each in first if all(each in other for other in rest)]
 
@@ -211,12 +204,6 @@ def _dropped_cas(configmap: ConfigMap | None) -> list[x509.Certificate]:
 
 def _data(configmap: ConfigMap | None) -> Mapping[str, str]:
     return (configmap.data if configmap else None) or {}
-
-
-async def _trusted(client: Client, name: str) -> list[x509.Certificate]:
-    with suppress(NotFound):
-        return await read_ca_bundle(client, name)
-    return []
 
 
 def _decoded(text: str) -> list[x509.Certificate]:

@@ -51,14 +51,15 @@ class CAInjector:
         """*read* returns the data of the ConfigMap *key*; None if there is no ConfigMap, or none is known yet."""
         self._read, self._publisher, self._key = read, publisher, key
         self._emit_event, self._wait, self._clock = emit_event, wait, clock
-        self._unknown_cas, self._problem = UnknownCAs(), ""
+        self._unknown_cas, self._problem, self._was_registered = UnknownCAs(), "", True
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
         while True:
             seconds = RECONCILE_SECONDS
             try:
-                await self.reconcile()
+                if not await self.reconcile():
+                    seconds = RETRY_SECONDS
                 self._problem = ""
             except LeaseLost:
                 pass  # the term ends
@@ -69,10 +70,14 @@ class CAInjector:
                 seconds = RETRY_SECONDS
             await self._wait(seconds)
 
-    async def reconcile(self) -> None:
-        """Inject what the ConfigMap has; raises :class:`BadInput` if it has anything but CAs."""
+    async def reconcile(self) -> bool:
+        """
+        Inject what the ConfigMap has; raises :class:`BadInput` if it has anything but CAs.
+
+        Returns whether it is done: webhooks that kavip registers may have to wait.
+        """
         if (data := self._read()) is None:
-            return
+            return True
         cas = cabundleconfigmap.decode(data.get(names.CA_BUNDLE_KEY, ""))
         known = {*cas, *cabundleconfigmap.decode_dropped(data)}
 
@@ -83,9 +88,13 @@ class CAInjector:
             others = self._unknown_cas.retained(published, known, self._clock())
             return cabundleconfigmap.fitting([*cas, *others])
 
-        trusted = await self._publisher.publish(merged)
-        if {*trusted} != before:
-            log.info("caBundle injected", authorities=len(trusted))
+        trust = await self._publisher.publish(merged)
+        if {*trust.cas} != before:
+            log.info("caBundle injected", authorities=len(trust.cas))
+        if self._was_registered and not trust.is_registered:
+            log.info("webhooks not registered yet", awaited=self._publisher.awaited)
+        self._was_registered = trust.is_registered
+        return trust.is_registered
 
     def _report(self, problem: str, reason: Reason | None = None) -> None:
         """Log a new problem, and emit an Event for *reason*."""

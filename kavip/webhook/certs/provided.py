@@ -27,6 +27,7 @@ from kavip.names import Reason
 from kavip.pki import provided
 from kavip.pki.certificates import KeyPair
 from kavip.pki.provided import ProvidedCertificate
+from kavip.pki.trust import Trust
 from kavip.pki.trustbundle import UnknownCAs
 from kavip.pki.verification import expiry_error, is_trusted
 from kavip.webhook.certs.cabundle import Publisher, read_ca_bundle
@@ -53,8 +54,8 @@ class TrustManager(Protocol):
     def trust_error(self, found: ProvidedCertificate) -> str:
         """Why the API server cannot come to trust *found*; "" if it can."""
 
-    async def ensure(self, found: ProvidedCertificate, served: KeyPair | None) -> list[x509.Certificate]:
-        """Make the API server trust *found*, if kavip writes ``caBundle``; return the CAs that it trusts now."""
+    async def ensure(self, found: ProvidedCertificate, served: KeyPair | None) -> Trust:
+        """Make the API server trust *found*, if kavip writes ``caBundle``; return what it trusts now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +74,9 @@ class InjectedTrust:
         """Always acceptable: another controller injects ``caBundle``."""
         return ""
 
-    async def ensure(self, _found: ProvidedCertificate, _served: KeyPair | None) -> list[x509.Certificate]:
+    async def ensure(self, _found: ProvidedCertificate, _served: KeyPair | None) -> Trust:
         """The injected CAs."""
-        return await read_ca_bundle(self.client, self.name)
+        return Trust(await read_ca_bundle(self.client, self.name))
 
 
 class PublishedTrust:
@@ -95,7 +96,7 @@ class PublishedTrust:
         """The API server will trust the CAs of ``ca.crt`` only."""
         return provided.trust_error(found)
 
-    async def ensure(self, found: ProvidedCertificate, served: KeyPair | None) -> list[x509.Certificate]:
+    async def ensure(self, found: ProvidedCertificate, served: KeyPair | None) -> Trust:
         """
         Publish the CAs of the Secret, those that *served* needs, and unknown ones that were seen a short time ago.
 
@@ -140,7 +141,7 @@ class ProvidedCertificates:
         self._serve, self._trust, self._emit_event, self._wait, self._clock = serve, trust, emit_event, wait, clock
         self._served: KeyPair | None = None
         self._trusted_since: dict[x509.Certificate, datetime] = {}  # the CAs that the API server trusts
-        self._was_trusted = False
+        self._was_trusted = self._is_accepted = False
         self._problem = ""
 
     def unready(self) -> str:
@@ -149,7 +150,7 @@ class ProvidedCertificates:
             return self._problem or f"Secret {self._secret} is not read yet"
         if error := expiry_error(self._served.certificate, self._clock()):
             return self._problem or f"Secret {self._secret}: {error}; {self._remedy}"
-        if not self._was_trusted:
+        if not self._is_accepted:
             awaited = self._trust.awaited or self._remedy
             return self._problem or f"caBundle does not trust the certificate yet; {awaited}"
         return ""
@@ -179,11 +180,13 @@ class ProvidedCertificates:
             return
         if self._served is None:
             self._start_serving(found)
-        trusted, now = await self._trust.ensure(found, self._served), self._clock()
-        self._trusted_since = {each: self._trusted_since.get(each, now) for each in trusted}
+        trust, now = await self._trust.ensure(found, self._served), self._clock()
+        self._trusted_since = {each: self._trusted_since.get(each, now) for each in trust.cas}
         if found.leaf != self._served and self._can_replace(found, now):
             self._start_serving(found)
-        self._was_trusted = self._was_trusted or is_trusted(self._served or found.leaf, trusted)
+        leaf = self._served or found.leaf
+        self._was_trusted = self._was_trusted or is_trusted(leaf, trust.cas)
+        self._is_accepted = self._was_trusted or trust.accepts(leaf)
         self._problem = ""
 
     def _validate(self, secret: Secret) -> ProvidedCertificate | str:

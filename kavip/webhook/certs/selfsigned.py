@@ -146,10 +146,10 @@ class DynamicAuthority:
         now = self._clock()
         self._known_cas.update(shared.trusted)
         own = unexpired(shared.trusted, now)
-        trusted = await self._publisher.publish(
+        trust = await self._publisher.publish(
             lambda published: [*own, *self._unknown_cas.retained(published, self._known_cas, now)]
         )
-        if not {*own} <= {*trusted}:  # the controller has yet to inject them
+        if not {*own} <= {*trust.cas}:  # the controller has yet to inject them
             if self._trusted:
                 log.info("new CA waits for its injection", awaited=self._publisher.awaited)
             self._trusted = frozenset()

@@ -9,6 +9,7 @@ from kavip import names
 from kavip.admission import registration
 from kavip.api.cluster import Secret
 from kavip.api.event import Note, ObjectReference
+from kavip.api.slice import EndpointSlice
 from kavip.kube.client import Client
 from kavip.kube.events import Events
 from kavip.kube.resources import ENDPOINT_SLICES, SECRETS
@@ -16,8 +17,15 @@ from kavip.names import Reason
 from kavip.pki.certificates import KeyPair
 from kavip.settings import Settings
 from kavip.webhook.certs import olm
-from kavip.webhook.certs.cabundle import CABundleConfigMap, CABundleInjector, Publisher, WebhookRegistrar
+from kavip.webhook.certs.cabundle import (
+    CABundleConfigMap,
+    CABundleInjector,
+    Publisher,
+    installed_trust,
+    registered_trust,
+)
 from kavip.webhook.certs.provided import InjectedTrust, ProvidedCertificates, PublishedTrust, TrustManager
+from kavip.webhook.certs.registrar import ReadSlices, ServiceEndpoints, WebhookRegistrar
 from kavip.webhook.certs.selfsigned import DynamicAuthority, EmitEvent, no_replicas
 from kavip.webhook.certs.watch import CertificateWatch
 
@@ -103,7 +111,9 @@ def hands_over(settings: Settings) -> bool:
 
 
 def _handover(client: Client, settings: Settings) -> Publisher:
-    return CABundleConfigMap(client, f"{settings.namespace}/{names.CA_CONFIGMAP_NAME}", settings.webhook_configuration)
+    key = f"{settings.namespace}/{names.CA_CONFIGMAP_NAME}"
+    read_trust = registered_trust if settings.olm_owner else installed_trust
+    return CABundleConfigMap(client, key, settings.webhook_configuration, read_trust)
 
 
 def publisher_of(client: Client, settings: Settings) -> Publisher:
@@ -117,7 +127,9 @@ def publisher_of(client: Client, settings: Settings) -> Publisher:
     if settings.olm_owner:
         client_config = registration.ServiceClientConfig(namespace, settings.webhook_service)
         labels = olm.owner_labels(settings.olm_owner, namespace)
-        return WebhookRegistrar(client, name, client_config, namespace, replace(options, services_only=True), labels)
+        options = replace(options, services_only=True)
+        age = ServiceEndpoints(_slices(client, settings)).age
+        return WebhookRegistrar(client, name, client_config, namespace, options, labels=labels, endpoint_age=age)
     return CABundleInjector(client, name)
 
 
@@ -131,11 +143,21 @@ def _hosts(settings: Settings) -> Sequence[str]:
 
 def _replicas(client: Client, settings: Settings) -> Callable[[], Awaitable[frozenset[str]]]:
     """The pods behind the webhook's Service, ready or not: the API server may still use a terminating one."""
+    read_slices = _slices(client, settings)
 
     async def read() -> frozenset[str]:
+        return frozenset(endpoint.target_ref.name for each in await read_slices() for endpoint in each.endpoints or ())
+
+    return read
+
+
+def _slices(client: Client, settings: Settings) -> ReadSlices:
+    """The EndpointSlices of the webhook's Service."""
+
+    async def read() -> Sequence[EndpointSlice]:
         label = f"{names.SERVICE_NAME_LABEL}={settings.webhook_service}"
         slices, _ = await client.list(ENDPOINT_SLICES, namespace=settings.namespace, labels=label)
-        return frozenset(endpoint.target_ref.name for each in slices for endpoint in each.endpoints or ())
+        return slices
 
     return read
 

@@ -17,6 +17,7 @@ from kavip.errors import AlreadyExists, Conflict, NotFound
 from kavip.kube.client import Client
 from kavip.names import Reason
 from kavip.pki.certificates import KeyPair
+from kavip.pki.trust import Trust
 from kavip.pki.trustbundle import encode_pem, parse_bundle
 from kavip.pki.verification import has_signed
 from kavip.webhook.certs.cabundle import Merge, Publisher
@@ -136,13 +137,13 @@ class Replica:
         """Nothing."""
         return ""
 
-    async def publish(self, merge: Merge) -> list[x509.Certificate]:
+    async def publish(self, merge: Merge) -> Trust:
         """Publish and record a bundle."""
         if self.publishing:
             raise self.publishing
         self.api.trusted = encode_pem(merge(await self.published()))
         self.done.append(("bundle", self.api.trusted))
-        return await self.published()
+        return Trust(await self.published())
 
     async def reconcile(self, after: timedelta = timedelta()) -> list[str]:
         """Let *after* pass, reconcile once, and return the kinds of the recorded actions."""

@@ -15,7 +15,7 @@ from kavip.errors import AlreadyExists, Conflict, NotFound
 from kavip.kube.client import Client
 from kavip.kube.resources import CA_CONFIGMAPS, SECRETS
 from kavip.names import Reason
-from kavip.webhook.certs.cabundle import CABundleConfigMap, CABundleInjector, Publisher
+from kavip.webhook.certs.cabundle import CABundleConfigMap, CABundleInjector, Publisher, installed_trust
 from kavip.webhook.certs.cainjector import CAInjector
 from tests.webhook.certs.replicas import NOW, OneSecret, Replica
 
@@ -47,7 +47,7 @@ class SplitCluster(OneSecret):
 
     def publisher_of(self, _replica: Replica) -> Publisher:
         """It hands the bundle over."""
-        return CABundleConfigMap(cast(Client, self), KEY, "kavip")
+        return CABundleConfigMap(cast(Client, self), KEY, "kavip", installed_trust)
 
     async def run_controller(self, now: datetime) -> bool:
         """Let the controller reconcile at *now*."""

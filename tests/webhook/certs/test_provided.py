@@ -11,6 +11,7 @@ from kavip.names import Reason
 from kavip.pki import certificates
 from kavip.pki.certificates import KeyPair
 from kavip.pki.provided import ProvidedCertificate
+from kavip.pki.trust import Trust
 from kavip.pki.trustbundle import UNKNOWN_CA_LIFETIME, encode_pem
 from kavip.pki.verification import is_trusted
 from kavip.webhook.certs.cabundle import Merge
@@ -31,6 +32,7 @@ class FakeCluster:
     secret: Secret | str = "does not exist"
     trusted: list[x509.Certificate] = field(default_factory=list)
     installed: bool = True
+    is_registered: bool = True
 
     async def published(self) -> list[x509.Certificate]:
         """The CAs that the API server trusts."""
@@ -41,12 +43,12 @@ class FakeCluster:
         """Nothing."""
         return ""
 
-    async def publish(self, merge: Merge) -> list[x509.Certificate]:
+    async def publish(self, merge: Merge) -> Trust:
         """Replace them."""
         if not self.installed:
             raise NotFound(404, "NotFound", "no configuration")
         self.trusted = list(merge(self.trusted))
-        return self.trusted
+        return Trust(self.trusted)
 
     def fill(self, ca: KeyPair, *others: KeyPair) -> KeyPair:
         """Write a new leaf of *ca* into the Secret, with *ca* and *others* as ``ca.crt``."""
@@ -70,9 +72,9 @@ class OtherInjector:
         """Always acceptable."""
         return ""
 
-    async def ensure(self, _found: ProvidedCertificate, _served: KeyPair | None) -> list[x509.Certificate]:
+    async def ensure(self, _found: ProvidedCertificate, _served: KeyPair | None) -> Trust:
         """The injected CAs."""
-        return self.cluster.trusted
+        return Trust(self.cluster.trusted, is_registered=self.cluster.is_registered)
 
 
 class Replica:
@@ -268,6 +270,23 @@ async def test_readiness_waits_for_another_injector() -> None:
     await replica.reconcile(SOON)
     assert replica.manager.unready() == ""
     cluster.trusted = []
+    await replica.reconcile(SOON)
+    assert replica.manager.unready() == ""
+
+
+async def test_a_replica_is_ready_before_any_webhook_is_registered() -> None:
+    """Nothing is sent to it yet. A webhook that does not trust it makes it unready, until it does."""
+    cluster = FakeCluster(is_registered=False)
+    ca = certificates.new_ca(NOW)
+    cluster.fill(ca)
+    replica = Replica(cluster, OtherInjector(cluster))
+    assert replica.manager.unready() != "", "it has not read the Secret"
+    await replica.reconcile()
+    assert replica.manager.unready() == ""
+    cluster.is_registered, cluster.trusted = True, [certificates.new_ca(NOW).certificate]
+    await replica.reconcile(SOON)
+    assert replica.manager.unready() == "caBundle does not trust the certificate yet; write a better one"
+    cluster.trusted = [ca.certificate]
     await replica.reconcile(SOON)
     assert replica.manager.unready() == ""
 
