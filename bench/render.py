@@ -2,8 +2,8 @@
 Rendering: the time after a change of one Service before the controller writes anything.
 
 A full group (255 instances) and a Shared group with 5,000 VIPs are measured. Each has the time for model and text, as a
-ratio to a join of the same lines, measured in turns, which is the least that any text of that size needs. The last
-lines show for how many nodes a ConfigMap has room with 255 instances.
+ratio to a join of the same lines, measured in turns, which is the least that any text of that size needs. The next
+lines show what the compact notation costs and saves. The last lines show how much fits into a ConfigMap with it.
 
 The goals are 1.3 x the largest ratios seen (39 and 34). In the time of a join they are tighter than the earlier ones of
 20 ms and 50 ms, which were 51 and 178 joins.
@@ -16,13 +16,16 @@ from bench.timing import clock, frozen, in_turns, within
 from kavip.api.address import Address, parse_address
 from kavip.api.group import GroupSpec, Instances, KeepalivedGroup
 from kavip.api.meta import Metadata
+from kavip.memo import Memory
 from kavip.vrrp import keys, routerids
-from kavip.vrrp.config import MOST_BYTES, render
+from kavip.vrrp.compact import MOST_EXPANDED, expand
+from kavip.vrrp.config import MOST_BYTES, PLAIN, Notation, Target, render
 from kavip.vrrp.instances import Model, model_of
 from kavip.vrrp.members import Member, Peer
 
 ROUNDS: Final = 25
 NODES: Final = 3
+COMPACT: Final = Target(notation=Notation.COMPACT_IF_LARGE)
 
 
 def group(mode: str) -> KeepalivedGroup:
@@ -78,23 +81,51 @@ def measure(name: str, mode: str, count: int, *, most: float) -> None:
     print(f"  {len(lines):6,} lines {len(text):8,} bytes   {'   '.join(parts)}")
 
 
-def most_nodes(name: str) -> int:
-    """The largest number of nodes with names like *name* whose text for 255 instances fits into a ConfigMap."""
+def most_nodes(name: str, target: Target) -> int:
+    """The largest number of nodes with names like *name* on which 255 instances fit into a ConfigMap."""
     services = members(255)
+    one, two = (render(built("PerService", services, peers(count, name)), target) for count in (60, 61))
+    parts = ((one.size, two.size, MOST_BYTES), (len(one.text), len(two.text), MOST_EXPANDED))
+    return 60 + min((most - less) // (more - less) for less, more, most in parts)  # each node adds as much
 
-    def size(count: int) -> int:
-        return len(render(built("PerService", services, peers(count, name))).text)
 
-    fixed, one = size(40), size(41)  # a node adds the same lines to each instance
-    return 40 + (MOST_BYTES - fixed) // (one - fixed)
+def most_vips(nodes: Sequence[Peer]) -> int:
+    """The largest number of VIPs, in steps of 100, that fit into the ConfigMap of a Shared group on *nodes*."""
+    least, most = 0, 1000
+    while least + 1 < most:
+        middle = (least + most) // 2
+        fits = render(built("Shared", members(middle * 100), nodes), COMPACT).oversized is None
+        least, most = (middle, most) if fits else (least, middle)
+    return least * 100
+
+
+def notation() -> None:
+    """Print the cost of the compact notation, of 255 instances on 200 nodes, and what it saves."""
+    model, memory = built("PerService", members(255), peers(200)), Memory()
+    found = render(model, COMPACT, memory=memory)
+    with frozen():
+        full, again, back, read = in_turns(
+            clock(lambda: render(model, memory=memory)),
+            clock(lambda: render(model, COMPACT, memory=memory)),
+            clock(lambda: expand.__wrapped__(found.content)),
+            clock(lambda: found.text.split("\n")),
+            times=1,
+            turns=ROUNDS,
+        )
+    print(f"255 instances on 200 nodes: {found.size:9,} bytes, {len(found.text):9,} in full")
+    within("  rendered again, all instances kept: compact", again, full, most=2.5, of="in full")
+    within("  expanded by an agent", back, read, most=12, of="a split of its lines")
 
 
 def main() -> None:
     """Print the table."""
     measure("255 instances", "PerService", 255, most=50)
     measure("5,000 VIPs in Shared mode", "Shared", 5000, most=45)
+    notation()
     for name in ("n{}", "worker-{}", "ip-10-0-123-{}.eu-central-1.compute.internal"):
-        print(f"255 instances fit into a ConfigMap for {most_nodes(name):3} nodes called {name.format(10)}")
+        most, full = most_nodes(name, COMPACT), most_nodes(name, PLAIN)
+        print(f"255 instances fit into a ConfigMap for {most} nodes called {name.format(10)}, in full for {full}")
+    print(f"{most_vips(peers(200)):,} IPv4 VIPs fit into the ConfigMap of a Shared group on 200 nodes")
 
 
 if __name__ == "__main__":

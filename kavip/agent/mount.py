@@ -18,6 +18,7 @@ from kavip.api.agent import ProblemCode
 from kavip.api.agentconfig import AgentConfig, decode_config
 from kavip.api.spans import read_spans
 from kavip.vrrp import operatorconfig
+from kavip.vrrp.compact import Unreadable, expand
 
 _MAX_BYTES: Final = 1 << 20  # of a ConfigMap
 _MAX_PASSWORD: Final = 64
@@ -79,8 +80,12 @@ def read(config_dir: Path, passwords: PasswordFiles) -> MountedConfig | RefusedC
     if config is None:
         message = f"{names.AGENT_KEY} in the ConfigMap is not what this version of kavip writes"
         return RefusedConfig(ProblemCode.MOUNT_INVALID, message)
+    text = expand(files.text)
+    if isinstance(text, Unreadable):
+        message = f"{names.CONFIG_KEY} in the ConfigMap is compact, and {text.message}"
+        return RefusedConfig(ProblemCode.MOUNT_INVALID, message)
     current = MountedConfig(
-        text=files.text,
+        text=text,
         config_hash=config.config_hash,
         group=config.group,
         interface_from_ip=config.interface_from_ip,
@@ -114,7 +119,7 @@ def _next(
     """The next configuration; without a text of its own it is the same text with another password."""
     if config.next is None:
         return None
-    text = _decompressed(following) if following is not None else current.text
+    text = current.text if following is None else _next_text(following)
     if text is None:
         message = f"{names.NEXT_KEY} in the ConfigMap cannot be read"
         return NextConfig(config.next_hash, RefusedConfig(ProblemCode.MOUNT_INVALID, message))
@@ -138,11 +143,12 @@ def _password_name(path: str, renewals: int) -> str:
     return f"{path} {renewals}" if path else ""
 
 
-def _decompressed(content: bytes) -> str | None:
+def _next_text(content: bytes) -> str | None:
     try:
-        return zlib.decompressobj(wbits=31).decompress(content, _MAX_BYTES).decode()
+        found = expand(zlib.decompressobj(wbits=31).decompress(content, _MAX_BYTES).decode())
     except (zlib.error, UnicodeDecodeError):
         return None
+    return None if isinstance(found, Unreadable) else found
 
 
 def _read_files(config_dir: Path) -> _Files:

@@ -96,6 +96,19 @@ class ConflictKind(StrEnum):
         return cls.OTHER
 
 
+class Capability(StrEnum):
+    """What an agent can do that an earlier one cannot, where the controller must know it."""
+
+    COMPACT_TEXT = "CompactText"
+    """It reads a configuration in the compact notation."""
+    OTHER = "Other"
+    """A capability of a later version of kavip."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Capability":  # noqa: ARG003 - Enum's signature
+        return cls.OTHER
+
+
 class Standing(StrEnum):
     """Whether a node takes part in a static group whose agents keep the nodes current."""
 
@@ -215,7 +228,7 @@ class AgentState(Wire, frozen=True, kw_only=True, omit_defaults=False):
     for a controller of 0.1.0. *missing_interfaces*: those that the wanted and the next configuration name, and that the
     node lacks. *routed_pools*: the pools whose replies it routes by their gateways. *standing*: in a static group that
     follows nodes; keepalived sends adverts from *sources*, and accepts them from *peers*, or will when the node joins.
-    *file_hash*: of the file of a static group.
+    *file_hash*: of the file of a static group. An agent of an earlier version reports no *capabilities*.
     """
 
     node: str = ""
@@ -245,6 +258,7 @@ class AgentState(Wire, frozen=True, kw_only=True, omit_defaults=False):
     sources: _Many[_Name] = ()
     peers: _Many[_Name] = ()
     file_hash: _Name = ""
+    capabilities: _Many[Capability] = ()
 
 
 def decode_state(body: bytes) -> AgentState:

@@ -58,6 +58,7 @@ class ReconcileOptions:
     policy_images: tuple[str, ...] = ()
     policy_service_accounts: tuple[str, ...] = ()
     templates: TemplatePermissions = NOTHING_PERMITTED
+    compact_text: bool = True
 
     @property
     def related_images(self) -> tuple[str, ...]:

@@ -10,7 +10,8 @@ import hashlib
 import re
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -20,6 +21,7 @@ from kavip.api.refusal import Refusal
 from kavip.errors import UnsafeValue
 from kavip.memo import KEEPS_NOTHING, Change, Memory, index_of
 from kavip.names import Reason
+from kavip.vrrp.compact import MOST_EXPANDED, encode
 from kavip.vrrp.instances import Instance, Model
 from kavip.vrrp.priorities import UNLISTED
 from kavip.vrrp.tracking import TRACK_DIR
@@ -27,6 +29,13 @@ from kavip.vrrp.virtualips import VirtualIP
 
 MOST_BYTES: Final = 1_000_000
 """Most bytes of a text: a ConfigMap holds 1 MiB with all its keys, metadata and the agent's key included."""
+
+LARGE: Final = 1 << 16
+"""Bytes of a text from which on the compact notation is worth it."""
+REPEATED: Final = 2_000
+"""The lines for single nodes that such a text has: about as many bytes. The lines of VIPs stay as they are."""
+_SMALLER: Final = 0.75
+"""A text in the compact notation returns to the full one below this part of both."""
 
 REMEDY: Final = "use instances.mode Shared, several groups, or a nodeSelector that picks fewer nodes"
 
@@ -44,39 +53,94 @@ class _Lines(str):
 _MADE: Final = frozenset({int, Address, VirtualIP, _Lines})  # their text is made by kavip
 
 
+class Notation(Enum):
+    """When a text is written in the compact notation (:mod:`kavip.vrrp.compact`)."""
+
+    FULL = auto()
+    """Never: not every agent is known to read it."""
+    COMPACT_IF_LARGE = auto()
+    COMPACT_UNLESS_SMALL = auto()
+    """It is in the compact notation already."""
+    COMPACT_IF_NEEDED = auto()
+    """Where a ConfigMap cannot hold it otherwise. An agent that cannot read it keeps what it runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """
+    The ConfigMap for which a text is rendered.
+
+    *agent_bytes*: the bytes in the agent's key that belong to the text.
+    """
+
+    notation: Notation = Notation.FULL
+    agent_bytes: int = 0
+
+
+PLAIN: Final = Target()
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """
-    A rendered configuration; *hash* identifies it everywhere. *oversized* is set if no ConfigMap can hold it.
+    A rendered configuration; *hash* identifies it everywhere.
 
-    *agent_bytes*: the bytes in the agent's key of the ConfigMap that belong to it.
+    *content*: the text as a ConfigMap for *target* has it. *oversized* is set if none can hold it.
     """
 
     text: str
     hash: str
+    content: str
+    target: Target = PLAIN
     oversized: Refusal | None = None
-    agent_bytes: int = 0
 
     @property
     def size(self) -> int:
         """Its bytes in a ConfigMap."""
-        return len(self.text) + self.agent_bytes
+        return len(self.content) + self.target.agent_bytes
+
+    @property
+    def excess(self) -> float:
+        """How many times it is as large as it may be."""
+        return max(self.size / MOST_BYTES, len(self.text) / MOST_EXPANDED)
+
+    @property
+    def need(self) -> str:
+        """What it needs, and what there is, in words."""
+        if self.size <= MOST_BYTES:
+            return f"{len(self.text):,} bytes in full, and an agent reads {MOST_EXPANDED:,}"
+        return f"{self.size:,} bytes, and a ConfigMap holds {MOST_BYTES:,}"
 
 
-def render(model: Model, *, agent_bytes: int = 0, memory: Memory = KEEPS_NOTHING) -> Config:
+def render(model: Model, target: Target = PLAIN, *, memory: Memory = KEEPS_NOTHING) -> Config:
     """
-    The configuration of *model*; *agent_bytes* are the bytes in the agent's key of the ConfigMap that belong to it.
+    The configuration of *model*.
 
     Raises :class:`UnsafeValue` for a value that the text cannot hold. Only objects that bypassed every check have one.
     """
-    blocks = (memory.last(_block, (each.name, bool(each.added)), each, memory) for each in model.instances)
-    text = "".join([_HEAD.render(model=model, track_dir=TRACK_DIR), *blocks])
-    return Config(
-        text,
-        hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH],
-        _oversized(model, len(text) + agent_bytes),
-        agent_bytes,
-    )
+    blocks = [(each.name, memory.last(_block, (each.name, bool(each.added)), each, memory)) for each in model.instances]
+    parts = [("", _HEAD.render(model=model, track_dir=TRACK_DIR)), *blocks]
+    text = "".join([part for _, part in parts])
+    content = encode(parts, memory) if _is_compact(model, text, target) else ""
+    found = Config(text, hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH], content or text, target)
+    return replace(found, oversized=_oversized(model, found)) if found.excess > 1 else found
+
+
+def _is_compact(model: Model, text: str, target: Target) -> bool:
+    match target.notation:
+        case Notation.COMPACT_IF_LARGE:
+            return is_large(model, text)
+        case Notation.COMPACT_UNLESS_SMALL:
+            return is_large(model, text, part=_SMALLER)
+        case Notation.COMPACT_IF_NEEDED:
+            return len(text) + target.agent_bytes > MOST_BYTES
+    return False
+
+
+def is_large(model: Model, text: str, *, part: float = 1.0) -> bool:
+    """Whether *text* of *model* is larger than this *part* of what makes the compact notation worth it."""
+    repeated = sum(len(each.priorities) + len(each.sources) + len(each.peers) for each in model.instances[1:])
+    return len(text) > LARGE * part and repeated > REPEATED * part
 
 
 def _block(instance: Instance, memory: Memory) -> str:
@@ -121,13 +185,9 @@ def guard(value: object) -> object:
     raise UnsafeValue("", value, "cannot be written to keepalived.conf: want one word of letters, digits and _.:/+=,-")
 
 
-def _oversized(model: Model, length: int) -> Refusal | None:
-    if length <= MOST_BYTES:
-        return None
-    message = (
-        f"the configuration of group {model.group} has {length:,} bytes for {len(model.instances)} instances, and a "
-        f"ConfigMap holds {MOST_BYTES:,}; {REMEDY}"
-    )
+def _oversized(model: Model, config: Config) -> Refusal:
+    count = len(model.instances)
+    message = f"the configuration of group {model.group} with {count} instances has {config.need}; {REMEDY}"
     return Refusal(Reason.INVALID, message)
 
 

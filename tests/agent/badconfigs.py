@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from kavip.vrrp.compact import MARKER
 from tests.vrrp.triedinputs import CASES
 
 Spoil = Callable[[str], str]
@@ -133,6 +134,7 @@ MOUNTS: Final[dict[str, Damage]] = {
     "nothing at all": _empty,
     "a text that lost its last byte": _cut,
     "an empty text": _write("keepalived.conf", b""),
+    "a compact text without the lines above": _write("keepalived.conf", f"{MARKER}    $unicast_src_ip\n".encode()),
     "bytes that are no text": _write("keepalived.conf", bytes(range(256))),
     "UTF-16": _write("keepalived.conf", "global_defs {\n}\n".encode("utf-16")),
     "a text of more than a ConfigMap holds": _write("keepalived.conf", b"# filler\n" * 400_000),

@@ -13,6 +13,7 @@ from typing import Any
 from kavip.agent.config.model import MountedConfig
 from kavip.api.address import parse_address
 from kavip.api.group import Instances, PasswordAuth, SecretRef
+from kavip.vrrp.compact import encode
 from kavip.vrrp.config import render
 from kavip.vrrp.instances import model_of
 from kavip.vrrp.members import Member, Peer
@@ -52,6 +53,13 @@ def rendered(services: dict[str, str], *, nodes: int = 2, **spec: Any) -> str:
     return render(model_of(owner, members, [peer(number) for number in range(1, nodes + 1)], router_ids)).text
 
 
+def compact(text: str) -> str:
+    """*text*, of several instances, in the compact notation."""
+    found = encode([("", text)])
+    assert "\n    $priority " in found
+    return found
+
+
 def hash_of(text: str) -> str:
     """The hash that identifies *text*."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -70,13 +78,23 @@ class Mount:
     generation: int = field(default=0)
 
     def write(
-        self, text: str, following: str = "", *, damage: Callable[[Path], object] | None = None, **meta: Any
+        self,
+        text: str,
+        following: str = "",
+        *,
+        damage: Callable[[Path], object] | None = None,
+        notation: Callable[[str], str] = str,
+        **meta: Any,
     ) -> str:
-        """Mount *text* with ``agent.json`` and the next text if there is one, after some *damage*; returns its hash."""
+        """
+        Mount *text* with ``agent.json`` and the next text if there is one, after some *damage*; returns its hash.
+
+        Both texts are in this *notation*.
+        """
         content = {"group": "lb/edge", "configHash": hash_of(text), **meta}
-        files = {"keepalived.conf": text.encode()}
+        files = {"keepalived.conf": notation(text).encode()}
         if following:
-            files["next.conf.gz"] = gzip.compress(following.encode())
+            files["next.conf.gz"] = gzip.compress(notation(following).encode())
             content = {"next": {"configHash": hash_of(following)}, "nextHash": DIGEST, **content}
         self.swap({**files, "agent.json": json.dumps(content).encode()}, damage=damage)
         return hash_of(text)

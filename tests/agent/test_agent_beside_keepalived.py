@@ -94,6 +94,35 @@ def test_a_group_without_services_runs(pod: MakePod) -> None:
     assert node.page(names.READY_PATH)[0] == 200
 
 
+def test_another_notation_changes_nothing(pod: MakePod) -> None:
+    """The same text in the compact notation is no news: keepalived reads nothing again, and nothing moves."""
+    node = start_only_pod(pod, TWO)
+    before, reloads, ran = node.transitions(), node.daemon_reloads(), (node.run_dir / "keepalived.conf").read_text()
+    node.config.write(TWO, following=ONE, notation=mounts.compact)
+    node.wait_until("it has read the next text, too", lambda: node.state()["prepared"] == mounts.DIGEST)
+    assert node.state()["configHash"] == node.state()["wantedHash"] == mounts.hash_of(TWO)
+    assert node.state()["capabilities"] == ["CompactText"]
+    node.config.write(TWO)
+    node.wait_until("it has read that there is none", lambda: node.state()["prepared"] == "")
+    assert (node.run_dir / "keepalived.conf").read_text() == ran
+    assert (node.transitions(), node.daemon_reloads()) == (before, reloads)
+
+
+def test_a_compact_configuration_runs(pod: MakePod) -> None:
+    """Each node runs its own lines of it, and a change of it reaches them."""
+    first, second = (pod(node) for node in ("n1", "n2"))
+    for each in (first, second):
+        each.config.write(TWO, notation=mounts.compact)
+        each.start()
+    leader_and_backup([first, second], WEB)
+    for each in (first, second):
+        each.runs(mounts.hash_of(TWO))
+    more = mounts.rendered({WEB: WEB_VIP, "shop/cart": "192.0.2.131", "shop/more": "192.0.2.132"})
+    for each in (first, second):
+        each.runs(each.config.write(more, notation=mounts.compact))
+    leader_and_backup([first, second], "shop/more")
+
+
 def test_an_announced_switch_is_not_made_early(pod: MakePod) -> None:
     """Until the instant the old configuration runs, and the next one is prepared."""
     node = start_only_pod(pod)

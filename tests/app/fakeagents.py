@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+from kavip.api.agent import Capability
 from tests.app.conftest import Installation, free_port, object_of, wait_for
 
 
@@ -14,6 +15,7 @@ class FakeAgents:
     The agents of the group lb/edge on nodes n1, n2, ...
 
     *masters*: the nodes that hold all VIPs. *conflicts*: what every node reports about other machines on the LAN.
+    *old*: the nodes whose agents are of an earlier version, which reports no capabilities.
     """
 
     def __init__(self, installation: Installation, *, nodes: int = 2) -> None:
@@ -22,6 +24,7 @@ class FakeAgents:
         self.port = free_port()
         self.masters: set[str] = set()
         self.silent: set[str] = set()
+        self.old: set[str] = set()
         self.conflicts: list[dict[str, str]] = []
         self._runs: tuple[str, list[dict[str, Any]]] = (
             "",
@@ -89,4 +92,5 @@ class FakeAgents:
         instances = [{**{key: each[key] for key in kept}, "state": state, "lastTransition": state} for each in run]
         document = {"node": node, "group": "lb/edge", "configHash": config_hash, "instances": instances}
         lan = {"hardwareAddresses": [f"02:00:c0:00:02:{int(node[1:]):02x}"], "conflicts": self.conflicts}
-        return json.dumps({**document, **lan, "keepalived": {"version": "2.2.7", "running": True}}).encode()
+        can = {} if node in self.old else {"capabilities": [Capability.COMPACT_TEXT]}
+        return json.dumps({**document, **can, **lan, "keepalived": {"version": "2.2.7", "running": True}}).encode()

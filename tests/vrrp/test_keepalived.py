@@ -10,6 +10,7 @@ from hack.testbed.segment import Host
 from kavip.api.group import PasswordAuth, SecretRef
 from kavip.api.service import Service
 from kavip.vrrp import config, keywords
+from kavip.vrrp.compact import Unreadable, expand
 from tests.support import build
 from tests.vrrp import livedaemons
 from tests.vrrp.samples import NEW, SAMPLES, STEADY, annotated, conf, model, nodes, shared
@@ -91,6 +92,21 @@ def test_every_sample_passes(segment: MakeSegment) -> None:
         for node in ("n1", "n2", "n33")
     }
     assert {case: fault for case, fault in found.items() if fault} == {}
+
+
+def test_large_groups_pass(segment: MakeSegment) -> None:
+    """So do 255 Services on 200 nodes, and 20,000 VIPs in a Shared group: compact, both fit into a ConfigMap."""
+    host = segment(nodes=1).node("n1")
+    crowd = nodes(200, ipv6=False)
+    shapes = {"PerService": (many(255), NEW), "Shared": (many(20_000), {**NEW, "instances": shared()})}
+    for name, (services, spec) in shapes.items():
+        wanted = model(build.group(**spec), services, crowd)
+        found = config.render(wanted, config.Target(notation=config.Notation.COMPACT_IF_LARGE))
+        assert found.size < config.MOST_BYTES < len(found.text), name
+        text = expand(found.content)
+        assert not isinstance(text, Unreadable)
+        for node in ("n1", "n200", "n333"):
+            assert livedaemons.check(host, text, node=node) == "", (name, node)
 
 
 def test_every_keyword_passes(segment: MakeSegment) -> None:

@@ -15,6 +15,7 @@ from kavip.api.agent import (
     SEPARATOR,
     AdvertErrors,
     AgentState,
+    Capability,
     CheckReport,
     ConflictReport,
     ExcludedReport,
@@ -158,6 +159,7 @@ def agent_state(status: AgentStatus, dump: Dump | None, changes: StateChanges) -
         sources=status.standings.sources,
         peers=status.standings.peers,
         file_hash=status.standings.file,
+        capabilities=(Capability.COMPACT_TEXT,),
     )
 
 

@@ -78,7 +78,7 @@ def render(
         staticnodes.with_nodes(nodes, given),
         group_namespaces=group_namespaces,
         settings=PolicyOptions(templates=ALL_PERMITTED),
-        options=ReconcileOptions(image=image, templates=ALL_PERMITTED),
+        options=ReconcileOptions(image=image, templates=ALL_PERMITTED, compact_text=shape is None),
         templates=templates,
         render=process.render_now,
     )

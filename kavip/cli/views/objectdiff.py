@@ -21,6 +21,7 @@ from kavip import names
 from kavip.api.group import KeepalivedGroup
 from kavip.api.workload import ConfigMap, Written
 from kavip.cli.views.switchover import switched
+from kavip.vrrp.compact import in_full
 
 _PASSWORD: Final = re.compile(r"(?<=\bauth_pass)([ \t]+)[^\n]*")
 _SUFFIXES: Final = {
@@ -59,14 +60,14 @@ def _existing_texts(found: Written | None, group: KeepalivedGroup | None) -> dic
 
 
 def _texts(data: Mapping[str, str] | None, binary: Mapping[str, str] | None) -> dict[str, str]:
-    """The texts of a ConfigMap by key, without passwords; data that is not compressed text is shown as it is."""
+    """The texts of a ConfigMap in full, by key, without passwords; other data is shown as it is."""
     found = dict(data or {})
     for name, encoded in (binary or {}).items():
         try:
             found[name.removesuffix(".gz")] = gzip.decompress(b64decode(encoded)).decode()
         except (ValueError, OSError, EOFError):
             found[name] = encoded
-    return {name: _PASSWORD.sub(r"\1(hidden)", value) for name, value in found.items()}
+    return {name: _PASSWORD.sub(r"\1(hidden)", in_full(value)) for name, value in found.items()}
 
 
 def _unified(subject: str, old: str, new: str) -> Iterator[tuple[str, str]]:

@@ -5,7 +5,7 @@ The output of ``kavip check`` and ``kavip plan``: lines and tables for people, J
 import textwrap
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kavip.admission.verdict import describe, message_of
 from kavip.api import conditions
@@ -14,8 +14,10 @@ from kavip.cli.views.simulate import ObjectReview, Simulation
 from kavip.cli.views.table import table
 from kavip.ipam.explain import format_count
 from kavip.ipam.ranges import FAMILY_NAMES
-from kavip.names import KEEPALIVED_GROUP, SERVICE, ConditionType, Reason
+from kavip.names import CONFIG_KEY, CONFIG_MAP, KEEPALIVED_GROUP, SERVICE, ConditionType, Reason
 from kavip.snapshot import Snapshot
+from kavip.vrrp.compact import is_compact
+from kavip.vrrp.config import LARGE, MOST_BYTES
 
 _WIDTH: Final = 118
 
@@ -69,10 +71,16 @@ def untried_templates(simulated: Simulation, group: str = "") -> list[str]:
 
 # --- text -------------------------------------------------------------------------------------------------------------
 def text(simulated: Simulation) -> str:
-    """The address that each Service would get, the usage of the pools then, and the objects that would be made."""
+    """
+    The address that each Service would get, the usage of the pools then, and the objects that would be made.
+
+    Large groups come with the part of a ConfigMap that they need.
+    """
     lines = table(("SERVICE", "GROUP", "POOL", "ADDRESSES", "REASON", "MESSAGE"), _service_rows(simulated))
     if pools := list(_pool_rows(simulated.snapshot)):
         lines += ["", *table(("POOL", "PRIORITY", "IPV4 ASSIGNED", "IPV6 ASSIGNED"), pools)]
+    if large := list(_large_groups(simulated)):
+        lines += ["", *table(("GROUP", "IN ITS CONFIGMAP", "OF A CONFIGMAP", "IN FULL", "NOTATION"), large)]
     if simulated.objects:
         kinds = ((each["kind"], each["metadata"]) for each in simulated.objects)
         made = ", ".join(sorted(f"{kind} {metadata['namespace']}/{metadata['name']}" for kind, metadata in kinds))
@@ -116,6 +124,41 @@ def _pool_rows(snapshot: Snapshot) -> Iterator[tuple[str, ...]]:
         yield name, "-", "not in force", problem.message
 
 
+def _large_groups(simulated: Simulation) -> Iterator[tuple[str, ...]]:
+    """A row for each group whose configuration is large: how near it is to the end of a ConfigMap, and why."""
+    for key, content in sorted(_contents(simulated).items()):
+        full, size = len(simulated.configurations[key]), content.size
+        if full <= LARGE:
+            continue
+        group = simulated.snapshot.groups[key]
+        if content.is_compact:
+            why = "compact, if every agent reads it"
+        elif group.spec.agent_image:
+            why = "in full: spec.agentImage may not read the compact one"
+        else:
+            why = "in full: few of its lines are for nodes"
+        yield key, f"{size:,} bytes", f"{size / MOST_BYTES:.0%}", f"{full:,} bytes", why
+
+
+class _Content(NamedTuple):
+    """The *size* of a group's ConfigMap, and the notation of its text."""
+
+    size: int
+    is_compact: bool
+
+
+def _contents(simulated: Simulation) -> Mapping[str, _Content]:
+    """What the ConfigMaps of the groups hold, by group."""
+    found = {}
+    for each in simulated.objects:
+        if each["kind"] == CONFIG_MAP:
+            size = sum(map(len, each["data"].values()))
+            metadata = each["metadata"]
+            key = f"{metadata['namespace']}/{metadata['name']}"
+            found[key] = _Content(size, is_compact(each["data"][CONFIG_KEY]))
+    return found
+
+
 # --- JSON -------------------------------------------------------------------------------------------------------------
 def check_data(simulated: Simulation) -> dict[str, Any]:
     """The object that ``kavip check -o json`` prints, sorted."""
@@ -124,7 +167,7 @@ def check_data(simulated: Simulation) -> dict[str, Any]:
 
 def plan_data(simulated: Simulation) -> dict[str, Any]:
     """The object that ``kavip plan -o json`` prints, sorted."""
-    snapshot = simulated.snapshot
+    snapshot, contents = simulated.snapshot, _contents(simulated)
     managed = (key for key in simulated.services if snapshot.group_of(snapshot.services[key]) is not None)
     return {
         **check_data(simulated),
@@ -135,6 +178,7 @@ def plan_data(simulated: Simulation) -> dict[str, Any]:
                 "name": group.metadata.name,
                 "routerIDs": dict(sorted((group.status.router_ids or {}).items())),
                 "keepalivedConf": simulated.configurations.get(key, ""),
+                "configMapBytes": contents[key].size if key in contents else 0,
             }
             for key, group in sorted(snapshot.groups.items())
         ],

@@ -35,6 +35,7 @@ from kavip.reconcile.plan import Apply, Plan, ReconcileOptions, StatusPatch
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import KINDS, Object, Snapshot, is_candidate
 from kavip.vrrp import groupspec
+from kavip.vrrp.compact import in_full
 from kavip.vrrp.configtemplate import AddedLines, RenderRequest, TemplateFault
 
 Render = Callable[[RenderRequest], AddedLines | TemplateFault]
@@ -285,7 +286,7 @@ def plan(
     configmaps = ((key, body) for (kind, key), body in sorted(bodies.items()) if kind == names.CONFIG_MAP)
     return replace(
         admitted,
-        configurations={key: body["data"][names.CONFIG_KEY] for key, body in configmaps},
+        configurations={key: in_full(body["data"][names.CONFIG_KEY]) for key, body in configmaps},
         objects=tuple(body for _, body in sorted(bodies.items())),
         template_problems=problems,
         concerned=None if cluster is None else _concerned(admitted.reviewed, snapshot, cluster),

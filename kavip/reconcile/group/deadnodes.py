@@ -31,7 +31,7 @@ def dead_nodes(
     """
     if running is None or group.spec.no_preempt:
         return frozenset()
-    nodes = running_nodes(running.text)
+    nodes = running_nodes(running.content)
     states, contacts = agents.states_of(group.key), agents.contacts_of(group.key)
     up = {node for node in nodes.listed if _is_up(states.get(node), contacts.get(node))}
     well = {node for node in up if not _is_lowered(states[node])}

@@ -23,6 +23,7 @@ from kavip.reconcile.group.lackingnodes import lacking_interfaces
 from kavip.reconcile.group.links import links_of
 from kavip.reconcile.group.localpolicy import local_tracks
 from kavip.reconcile.group.members import members_of
+from kavip.reconcile.group.notation import notation_of
 from kavip.reconcile.group.placedunits import placed_units
 from kavip.reconcile.group.routerids import RouterIDs, assign_router_ids
 from kavip.reconcile.group.successors import candidates_of
@@ -104,7 +105,6 @@ def desired_of(
     now: datetime,
 ) -> Desired:
     """What *group* should run, after what is *existing*."""
-    text = existing.running.text if existing.running else ""
     every = members_of(snapshot, group)
     running = _running(snapshot, group, existing, every, observed)
     others = neighbours.elsewhere_of(snapshot, observed.objects, group)
@@ -127,10 +127,17 @@ def desired_of(
     lacking = lacking_interfaces(_pool_interfaces(members, existing), states, existing.running)
     peers = next_peers((*nodes, *leaving), status, seeds=seeds, homes=homes, spec=group.spec, lacking=lacking)
     candidates = candidates_of(turns_of(peers), states, contacts)
-    builder = ConfigurationBuilder(snapshot, group, peers, running, coexistence, placed, dead, candidates)
+    notation = notation_of(snapshot, group, observed.agents, existing=existing, options=options)
+    builder = ConfigurationBuilder(snapshot, group, peers, running, coexistence, placed, dead, candidates, notation)
     built = builder.build(members, router_ids)
     templated = apply_template(
-        group, built, observed.templates, published=text, permissions=options.templates, memory=members.memory, now=now
+        group,
+        built,
+        observed.templates,
+        published=existing.running.content if existing.running else "",
+        permissions=options.templates,
+        memory=members.memory,
+        now=now,
     )
     configuration = templated.configuration
     return Desired(
@@ -163,8 +170,8 @@ def _running(
     if existing.configmap is None:
         found = _reported(snapshot, group, members, observed)
     else:
-        text = existing.running.text if existing.running else ""
-        found = running_instances(text, snapshot.memory(group.key))
+        content = existing.running.content if existing.running else ""
+        found = running_instances(content, snapshot.memory(group.key))
     return without_unloaded(found, existing, observed.agents, group)
 
 

@@ -144,7 +144,7 @@ def _candidates(instances: Mapping[str, Instance], existing: Existing, memory: M
     """The VIPs of *instances* that no text has that nodes may run; most instances have none."""
     published = existing.published
     revisions = [each for each in (published.current, published.next) if each] if published else []
-    running = [running_instances(each.text, memory) for each in revisions]
+    running = [running_instances(each.content, memory) for each in revisions]
     found = frozenset[Address]().union(
         *(
             memory.last(_missing, each.name, each.carried, tuple(known.get(each.name) for known in running))

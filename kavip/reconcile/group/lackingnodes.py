@@ -20,7 +20,7 @@ def lacking_interfaces(
     """By node, those of *interfaces* that it lacks, by the *states* of the nodes and the revision that is *running*."""
     found = {(node, each) for node, state in states.items() for each in state.missing}
     if running is not None:
-        recorded = running_nodes(running.text).lacking
+        recorded = running_nodes(running.content).lacking
         found |= {(node, each) for node, each in recorded if not _runs(states.get(node), running)}
     nodes = sorted({node for node, each in found if each in interfaces})
     return {name: frozenset(each for node, each in found if node == name and each in interfaces) for name in nodes}

@@ -80,13 +80,13 @@ def config_map(
         locals=tuple(tracks),
         conflict_detection=detection,
     )
-    data = {names.AGENT_KEY: encode_config(config), key: current.text}
+    data = {names.AGENT_KEY: encode_config(config), key: current.content}
     metadata = metadata_of(group)
     if config.switch_at:
         metadata["annotations"] = {names.SWITCH_AT_ANNOTATION: config.switch_at}
     body: Manifest = {"apiVersion": "v1", "kind": names.CONFIG_MAP, "metadata": metadata, "data": data}
-    if following is not None and following.text != current.text:
-        body["binaryData"] = {names.NEXT_KEY: compressed(following.text)}
+    if following is not None and following.content != current.content:
+        body["binaryData"] = {names.NEXT_KEY: compressed(following.content)}
     return body
 
 

@@ -39,12 +39,14 @@ def placed_units(
         silent = {node for node, contact in contacts.items() if contact.is_silent}
         answers = {node: state for node, state in states.items() if node not in silent}
         return PlacedUnits(holders={**_recorded(group), **_reported(answers)})
-    text = published.current.text
+    current = published.current
     wants_balance = group.metadata.annotation(names.REBALANCE_ANNOTATION) == "true" and not group.spec.no_preempt
     units = frozenset(keys.unit_name(each.name, each.identity.anchor.address.family) for each in running)
-    nodes = running_nodes(text)
+    nodes = running_nodes(current.content)
     is_unspread = any(map(keys.is_address_key, units - nodes.spread))
-    may_move = (wants_balance or is_unspread) and is_settled and published.next is None and _is_in_place(text, states)
+    may_move = (
+        (wants_balance or is_unspread) and is_settled and published.next is None and _is_in_place(current.text, states)
+    )
     return PlacedUnits(units, nodes.homes, nodes.spread, wants_balance=wants_balance, may_move=may_move)
 
 

@@ -12,7 +12,7 @@ from kavip.api.address import Address
 from kavip.api.refusal import Refusal
 from kavip.names import Reason
 from kavip.vrrp import config
-from kavip.vrrp.config import Config
+from kavip.vrrp.config import Config, Notation
 from kavip.vrrp.instances import Instance, Model
 from kavip.vrrp.members import Member
 from kavip.vrrp.sharding import Shards
@@ -38,27 +38,31 @@ def fit(members: Shards, build: Build) -> Fitted:
     model, text = build(members)
     if not text.oversized:
         return Fitted(model, text, {})
-    kept, size = sorted(members, key=lambda member: member.age_key), text.size
+    kept, need, remedy = sorted(members, key=lambda member: member.age_key), text.need, _remedy(model, text)
     excluded: list[Member] = []
     while text.oversized and kept:
-        sizes = _sizes(model, text.text, kept)
-        excess = (text.size - config.MOST_BYTES) * len(text.text) / text.size  # the rest shrinks in proportion
+        sizes = _sizes(model, text.content, kept)
+        excess = len(text.content) * (1 - 1 / text.excess)  # the rest shrinks in proportion
         freed, before = 0, len(excluded)
         while kept and (freed < excess or len(excluded) == before):
             excluded.append(kept.pop())
             freed += sizes.get(excluded[-1].key, 0)
         model, text = build(kept)
-    refusal = _refusal(model.group, size, len(excluded), len(members))
+    refusal = Refusal(
+        Reason.PENDING,
+        f"KeepalivedGroup {model.group} has no room for this Service: its configuration would need {need}; {remedy}; "
+        f"the {len(excluded)} youngest of its {len(members)} Services are excluded",
+    )
     return Fitted(model, text, {each.key: refusal for each in excluded})
 
 
-def _refusal(group: str, size: int, excluded: int, members: int) -> Refusal:
-    message = (
-        f"KeepalivedGroup {group} has no room for this Service: its configuration would need {size:,} bytes, and a "
-        f"ConfigMap holds {config.MOST_BYTES:,}; {config.REMEDY}; the {excluded} youngest of its {members} Services "
-        "are excluded"
+def _remedy(model: Model, text: Config) -> str:
+    """What helps; the compact notation, too, if only the agents keep it from being used."""
+    if text.target.notation is not Notation.FULL or not config.is_large(model, text.text):
+        return config.REMEDY
+    return (
+        f"{config.REMEDY}; or replace the pods of an older kavip: once every agent reports CompactText, it needs less"
     )
-    return Refusal(Reason.PENDING, message)
 
 
 def _sizes(model: Model, text: str, members: Sequence[Member]) -> dict[str, int]:

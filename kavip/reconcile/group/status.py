@@ -62,7 +62,7 @@ def _drained_nodes(group: KeepalivedGroup, existing: Existing) -> list[str]:
 
     They stay while it is lost.
     """
-    drained = running_nodes(existing.running.text).drained if existing.running else drained_before(group)
+    drained = running_nodes(existing.running.content).drained if existing.running else drained_before(group)
     return sorted(drained, key=lambda name: (drained[name], name))[:_MOST_DRAINED]
 
 

@@ -17,6 +17,7 @@ from kavip.api.agent import (
     LONGEST,
     SEPARATOR,
     AgentState,
+    Capability,
     ConflictKind,
     ExcludedReport,
     NodeProblem,
@@ -99,6 +100,7 @@ def node_state(
         claimed=tuple(sorted(_claimed(state, find))),
         missing=frozenset(map(short_line, state.missing_interfaces)),
         routed=frozenset(map(short_line, state.routed_pools)),
+        reads_compact=Capability.COMPACT_TEXT in state.capabilities,
     )
 
 

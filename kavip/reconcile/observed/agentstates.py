@@ -100,7 +100,7 @@ class NodeState:
     *new_password*: since when the mounted password differs from the one in use. *unready*: the track files of Services
     without a ready endpoint on the node. *hardware*: the hardware addresses of the node; an earlier agent reports none.
     *claimed*: the VIPs that another machine claims. *missing*: the interfaces that it lacks. *routed*: the pools whose
-    replies it routes.
+    replies it routes. *reads_compact*: it reads a text in the compact notation.
     """
 
     config_hash: str = ""
@@ -125,6 +125,7 @@ class NodeState:
     claimed: tuple[ClaimedAddress, ...] = ()
     missing: frozenset[str] = frozenset()
     routed: frozenset[str] = frozenset()
+    reads_compact: bool = False
 
     @property
     def note(self) -> str:

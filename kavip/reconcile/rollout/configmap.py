@@ -22,6 +22,7 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.instant import instant_text, read_instant
 from kavip.api.workload import ConfigMap
 from kavip.reconcile.rollout.poollinks import NO_LINKS, PoolLinks
+from kavip.vrrp.compact import in_full
 from kavip.vrrp.groupspec import has_password
 from kavip.vrrp.running import RunningInstance, running_instances
 
@@ -62,10 +63,11 @@ class Revision:
     """
     A text with its *settings* and the *links* of pools.
 
-    *renewed*: with the password that is mounted now, whichever one nodes run.
+    *content*: the text as the ConfigMap has it, maybe in the compact notation (:mod:`kavip.vrrp.compact`). *renewed*:
+    with the password that is mounted now, whichever one nodes run.
     """
 
-    text: str
+    content: str
     hash: str
     settings: NodeSettings = NodeSettings()
     renewed: bool = False
@@ -80,10 +82,15 @@ class Revision:
             whole += [links.interfaces, links.routes]
         return hashlib.sha256(msgspec.json.encode(whole)).hexdigest()[:_HASH_LENGTH]
 
+    @property
+    def text(self) -> str:
+        """The text in full."""
+        return in_full(self.content)
+
     @cached_property
     def running(self) -> Mapping[str, RunningInstance]:
         """The VRRP instances of the text, by name."""
-        return running_instances(self.text)
+        return running_instances(self.content)
 
 
 @dataclass(frozen=True, slots=True)

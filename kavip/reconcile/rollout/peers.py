@@ -77,7 +77,7 @@ def rollout_status(
     now: datetime,
 ) -> RolloutStatus:
     """How far the nodes of *group* are with the revision that is *running*."""
-    participants = running_nodes(running.text) if running else RunningNodes(drained=drained_before(group))
+    participants = running_nodes(running.content) if running else RunningNodes(drained=drained_before(group))
     if running is None:
         running = Revision("", "")
     pods = observed.objects.pods_of(group.key)

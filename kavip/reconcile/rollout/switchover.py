@@ -126,7 +126,7 @@ def _waits(current: Revision, following: Revision, waiting: Sequence[NodeReadine
 
 
 def _oversized(current: Revision, following: Revision) -> str:
-    size = len(current.text) + len(gzip.compress(following.text.encode(), mtime=0)) + _RESERVED_BYTES
+    size = len(current.content) + len(gzip.compress(following.content.encode(), mtime=0)) + _RESERVED_BYTES
     if size <= LARGEST:
         return ""
     return (

@@ -12,6 +12,7 @@ from kavip.agent.config.model import LocalizedConfig, MountedConfig, NextConfig,
 from kavip.agent.config.switchover import LONGEST, SwitchTimer, config_to_run, is_renewed, timestamp
 from kavip.agent.mount import PasswordFiles
 from kavip.api.agent import ProblemCode
+from kavip.vrrp.compact import MARKER
 from tests.agent import mounts
 
 ONE, TWO = mounts.rendered({"shop/web": "192.0.2.130"}), mounts.rendered({"shop/web": "192.0.2.130"}, nodes=3)
@@ -143,8 +144,14 @@ def mounted_with(folder: Path, content: bytes) -> MountedConfig:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"no gzip", gzip.compress(ONE.encode())[:-20], gzip.compress(b"\xff\xfe")],
-    ids=["empty", "no gzip", "cut", "no text"],
+    [
+        b"",
+        b"no gzip",
+        gzip.compress(ONE.encode())[:-20],
+        gzip.compress(b"\xff\xfe"),
+        gzip.compress(f"{MARKER}    $unicast_src_ip\n".encode()),
+    ],
+    ids=["empty", "no gzip", "cut", "no text", "compact, without the lines above"],
 )
 def test_a_next_text_that_cannot_be_read_costs_the_switch_alone(tmp_path: Path, content: bytes) -> None:
     """The current configuration is read as usual; the next one is refused, or does not match its hash."""

@@ -79,7 +79,7 @@ def test_state_has_the_documented_fields() -> None:
     fields += ["checks"]
     fields += ["prepared", "nextRefused", "switchAt", "now", "newPassword", "locals"]
     fields += ["refusedCode", "nextRefusedCode", "notes", "hardwareAddresses", "conflicts"]
-    fields += ["missingInterfaces", "routedPools", "standing", "sources", "peers", "fileHash"]
+    fields += ["missingInterfaces", "routedPools", "standing", "sources", "peers", "fileHash", "capabilities"]
     assert list(document) == fields
     assert document["leftOut"] == []
     assert document["keepalived"] == {"version": "2.2.7", "running": True}

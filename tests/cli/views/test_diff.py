@@ -22,6 +22,7 @@ from kavip.podtemplate.permissions import TemplatePermissions
 from kavip.reconcile.group.manifests import config_map
 from kavip.reconcile.plan import ReconcileOptions
 from kavip.reconcile.rollout.configmap import PublishedRevisions, Revision, read_published, settings_of
+from kavip.vrrp.compact import encode
 from tests.cli.manifest import manifest
 from tests.support.build import group, namespace, node, pool, service
 
@@ -238,6 +239,19 @@ def test_a_rolling_change_is_no_switchover() -> None:
     found = diff.diff_of(simulate.plan([manifest(service("shop/api"))], cluster=cluster), cluster)
     assert found.diffs
     assert not found.switchovers
+
+
+def test_the_notation_of_a_text_is_no_difference() -> None:
+    """The ConfigMap of a large group is compact; the difference is that of the texts in full."""
+    (found,) = published(EDGE).values()
+    compact = {**(found.data or {}), names.CONFIG_KEY: encode([("", (found.data or {})[names.CONFIG_KEY])])}
+    assert compact != found.data
+    cluster = Listing(CLUSTER, written=written(names.CONFIG_MAP, data=compact))
+    unchanged = diff.diff_of(simulate.plan([], cluster=cluster), cluster)
+    assert [what for what, _ in unchanged.diffs if "ConfigMap" in what] == []
+    more = diff.diff_of(simulate.plan([manifest(service("shop/api"))], cluster=cluster), cluster)
+    assert "+vrrp_instance shop/api {" in diff.text(more)
+    assert "kavip: compact" not in diff.text(more)
 
 
 @pytest.mark.parametrize("switch_at", ["", "2026-01-01T00:00:10.000Z"])

@@ -1,6 +1,7 @@
 """The output of ``kavip plan``, the same for any order of the files."""
 
 import random
+import re
 from typing import Any
 
 import msgspec
@@ -73,6 +74,39 @@ def test_the_usage_of_pools_is_shown() -> None:
     """The table shows it by family."""
     text = planoutput.text(simulate.plan([*CLUSTER, pool("edge", "192.0.2.128/31"), manifest(service("shop/a"))]))
     assert "edge  100       1 of 2         -" in text
+
+
+def test_how_near_a_large_group_is_to_the_end_of_its_configmap() -> None:
+    """The table shows it for groups above 64 KiB, with the notation and why it is that one; JSON for every group."""
+    crowd = [node(f"w{number}", f"192.0.2.{number}") for number in range(1, 30)]
+    services = [
+        service(f"shop/s{n:02}", group="lb/edge", type="ClusterIP", external_ips=[f"198.51.100.{n}"]) for n in range(40)
+    ]
+
+    def row(**spec: Any) -> tuple[list[str], int]:
+        edge = group("lb/edge", unicast_enabled=True, **spec)
+        simulated = simulate.plan([namespace("shop"), edge, *crowd, *services])
+        found = [line for line in planoutput.text(simulated).splitlines() if line.startswith("lb/edge ")]
+        assert simulated.configurations["lb/edge"].startswith("# kavip: written by kavip for KeepalivedGroup lb/edge")
+        return re.split(r" {2,}", found[0]), planoutput.plan_data(simulated)["groups"][0]["configMapBytes"]
+
+    cells, size = row()
+    assert cells[0] == "lb/edge"
+    assert cells[1] == f"{size:,} bytes"
+    assert cells[2] == f"{size / 10_000:.0f}%" == "2%"
+    assert cells[4] == "compact, if every agent reads it"
+    assert size < 30_000
+    assert int(cells[3].removesuffix(" bytes").replace(",", "")) > 65_536
+    cells, size = row(agent_image="example.org/kavip:0.1.0")
+    assert cells[4] == "in full: spec.agentImage may not read the compact one"
+    assert size > 65_536
+
+
+def test_a_small_group_has_no_row_about_its_configmap() -> None:
+    """Nothing is said where nothing is near."""
+    simulated = simulate.plan([*CLUSTER, pool("edge", "192.0.2.128/31"), manifest(service("shop/a"))])
+    assert "CONFIGMAP" not in planoutput.text(simulated)
+    assert 0 < planoutput.plan_data(simulated)["groups"][0]["configMapBytes"] < 2_000
 
 
 @pytest.mark.parametrize("seed", range(8))

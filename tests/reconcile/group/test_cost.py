@@ -8,22 +8,24 @@ from kavip.api.group import Instances
 from kavip.api.service import Service
 from kavip.reconcile.observed.agentstates import BACKUP, MASTER, AgentStates, InstanceState, NodeState
 from kavip.reconcile.plan import Key, KeyKind
+from kavip.vrrp.compact import is_compact
 from kavip.vrrp.running import running_instances
 from tests.reconcile.group.settledgroup import serving, settled, with_pods
 from tests.reconcile.simulatedcluster import GROUP, SimulatedCluster, pod
 from tests.support import build
 from tests.support.operations import instructions
 
-NODES = ("n1", "n2")
+MASTER_NODE = "n1"
 CROWDS = (64, 512)
 NEW = "shop/new"
 
 
-def crowd(size: int) -> SimulatedCluster:
+def crowd(size: int, *, nodes: int = 2, instances: int = 4) -> SimulatedCluster:
     """A Shared group with that many Services, whose text every node runs and whose conditions are current."""
-    group = build.group(unicast_enabled=True, instances=Instances(mode="Shared", count=4))
+    group = build.group(unicast_enabled=True, instances=Instances(mode="Shared", count=instances))
     services = [serving(f"shop/s{number:04}", f"198.18.{number // 250}.{number % 250 + 1}") for number in range(size)]
-    simulation = with_pods(settled(group, *services), *(pod(f"edge-{node}", node) for node in NODES))
+    pods = (pod(f"edge-n{number}", f"n{number}") for number in range(1, nodes + 1))
+    simulation = with_pods(settled(group, *services, nodes=nodes), *pods)
     for _ in range(2):
         report(simulation)
         simulation.objects.configmaps.clear()  # written again, without the list of VIPs that are new on the nodes
@@ -35,32 +37,33 @@ def crowd(size: int) -> SimulatedCluster:
 
 
 def report(simulation: SimulatedCluster) -> None:
-    """Let both nodes run the published text; the first one is the master of everything."""
+    """Let all nodes run the published text; the first one is the master of everything."""
     running = running_instances(simulation.text())
     at = {vip.address: name for name, run in running.items() for vip in run.virtual_ips}
     states = {
         node: NodeState(
             config_hash=simulation.snapshot.groups[GROUP].status.config_hash,
             runs=frozenset(at),
-            masters=frozenset(at) if node == NODES[0] else frozenset(),
+            masters=frozenset(at) if node == MASTER_NODE else frozenset(),
             instance_of=at,
             instances=tuple(
                 InstanceState(
-                    name, run.identity.router_id, 4, MASTER if node == NODES[0] else BACKUP, len(run.virtual_ips)
+                    name, run.identity.router_id, 4, MASTER if node == MASTER_NODE else BACKUP, len(run.virtual_ips)
                 )
                 for name, run in sorted(running.items())
             ),
+            reads_compact=True,
         )
-        for node in NODES
+        for node in (each.spec.node_name for each in simulation.objects.pods_of(GROUP))
     }
     simulation.agents = replace(AgentStates({GROUP: states}), probed_from=simulation.now)
 
 
-def costs(change: Callable[[SimulatedCluster], Service | None]) -> list[int]:
+def costs(change: Callable[[SimulatedCluster], Service | None], **shape: int) -> list[int]:
     """The operations of the group's plan after *change* of the Service :data:`NEW`, in a small and a large group."""
     found = []
     for size in CROWDS:
-        simulation = crowd(size)
+        simulation = crowd(size, **shape)
         for _ in range(3):  # the first plans fill memories
             put(simulation, change(simulation))
             simulation.plan_group()
@@ -82,6 +85,13 @@ def put(simulation: SimulatedCluster, service: Service | None) -> None:
 def test_a_service_that_is_added_costs_the_same_among_few_and_many() -> None:
     """Its instance is edited, not combined again; no other Service is read."""
     few, many = costs(lambda _: serving(NEW, "192.0.2.200"))
+    assert many <= 1.02 * few
+
+
+def test_it_costs_the_same_where_the_text_is_compact() -> None:
+    """On 48 nodes and with 16 instances it is."""
+    assert is_compact(crowd(CROWDS[0], nodes=48, instances=16).text())
+    few, many = costs(lambda _: serving(NEW, "192.0.2.200"), nodes=48, instances=16)
     assert many <= 1.02 * few
 
 
