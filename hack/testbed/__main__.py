@@ -1,5 +1,6 @@
 """The testbed's commands: `python -m hack.testbed COMMAND`, from the root of the repository."""
 
+import signal
 import sys
 import threading
 from contextlib import suppress
@@ -189,6 +190,7 @@ def load(name: str, archives: tuple[Path, ...]) -> None:
 @NAME
 def ui(name: str) -> None:
     """Serve the live picture of a running cluster until interrupted, with a link for a browser on this machine."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the default ends this process, and not those it started
     cluster = Cluster.attach(programs.ensure(), runs.folder() / name)
     with livepage.served(cluster, messages=None) as link, suppress(KeyboardInterrupt):
         click.echo(f"Open {link}")

@@ -42,7 +42,7 @@ def explain(
 
     The report about SERVICE (ns/name) shows each pool and each rule. Reads the cluster (it only lists Services,
     VIPPools, KeepalivedGroups, Namespaces and Nodes), or files with -f. Exit status: 0 the Service has all its
-    addresses, 1 it waits or is refused, 2 unknown.
+    addresses, whether a node announces them or not (kavip status says so), 1 it waits or is refused, 2 unknown.
     """
     from kavip.cli.sources import cluster
     from kavip.cli.views import explain as explaining

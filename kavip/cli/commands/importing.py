@@ -195,7 +195,7 @@ async def _hand_over(client: "Client", plan: "ImportPlan", request: _Given) -> i
     from kavip.cli.sources.foreign import Announcements
     from kavip.cli.views import importingoutput
 
-    for line in importingoutput.remarks(plan):
+    for line in importingoutput.service_remarks(plan):
         click.echo(line, err=True)
     failed = len(plan.refused)
     with Progress() as progress:
@@ -268,7 +268,7 @@ def _import_files(request: _Given, paths: tuple[Path, ...]) -> int:
     if not unread:
         _print_nothing(plan, request, "files")
     if request.hand_over:
-        for line in importingoutput.remarks(plan):
+        for line in importingoutput.service_remarks(plan):
             click.echo(line, err=True)
         patches = {row.key: row.patch for row in plan.rows if not row.refusals}
         return rewrite(manifests, patches, unread=unread, refused=len(plan.refused), dry_run=False)

@@ -34,8 +34,8 @@ def status(*, paths: tuple[Path, ...], namespace: str, watch: bool, output: str,
     Print every VIP with the node that holds it.
 
     The groups, pools and nodes follow. Reads the cluster (it only lists Services, VIPPools, KeepalivedGroups and Nodes,
-    and watches them with --watch), or files with -f. Exit status: 0 every VIP has its master, 1 a VIP has none, 2
-    unknown.
+    and watches them with --watch), or files with -f. Exit status: 0 every VIP has its master, 1 a VIP has none or
+    a Service waits for one, 2 unknown.
     """
     from kavip import telemetry
     from kavip.cli.sources import files

@@ -10,6 +10,7 @@ from kavip.api.text import one_line
 from kavip.cli.views.conversionoutput import cause, diff
 from kavip.cli.views.importing import ImportPlan
 from kavip.cli.views.structured import structured
+from kavip.convert.imported import Remark
 
 
 def manifests(plan: ImportPlan) -> str:
@@ -26,8 +27,13 @@ def manifests(plan: ImportPlan) -> str:
 
 def remarks(plan: ImportPlan) -> list[str]:
     """One line for each remark, and for each refused Service."""
-    refused = [f"{row.key}: not handed over: {cause(each)}" for row in plan.refused for each in row.refusals]
-    return [one_line(str(each)) for each in plan.remarks] + refused
+    return [*map(_line, plan.remarks), *_refused(plan)]
+
+
+def service_remarks(plan: ImportPlan) -> list[str]:
+    """The same without remarks about the manifests: at the hand-over these are applied, and may have been edited."""
+    made = set(plan.imported.remarks)
+    return [*(_line(each) for each in plan.remarks if each not in made), *_refused(plan)]
 
 
 def data(plan: ImportPlan) -> dict[str, Any]:
@@ -54,6 +60,14 @@ def data(plan: ImportPlan) -> dict[str, Any]:
 def text(plan: ImportPlan, form: str) -> str:
     """*plan* as *form*: ``text``, or what :func:`structured` makes."""
     return manifests(plan).rstrip("\n") if form == "text" else structured(data(plan), form)
+
+
+def _line(remark: Remark) -> str:
+    return one_line(str(remark))
+
+
+def _refused(plan: ImportPlan) -> list[str]:
+    return [f"{row.key}: not handed over: {cause(each)}" for row in plan.refused for each in row.refusals]
 
 
 def _yaml(value: object) -> str:

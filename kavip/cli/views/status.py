@@ -31,11 +31,14 @@ _HELD_IN_VAIN: Final = (Reason.ADDRESS_CONFLICT, Reason.NO_ENDPOINTS, Reason.END
 Masters = Mapping[tuple[str, Address], InstanceStatus]
 """The instance of each VIP, by group and address."""
 
+_ASSIGNING: Final = (ConditionType.ADDRESS_ASSIGNED,)
+_ANNOUNCING: Final = (ConditionType.SERVICE_PROGRAMMED, ConditionType.ADVERTISED)
+
 
 @dataclass(frozen=True, slots=True)
 class VirtualIPRow:
     """
-    A VIP, or a Service that has none yet.
+    A VIP, or a Service that waits for one.
 
     *service*: "" for a VIP of the group itself; *node*: "" for none. *message*: that of the condition from which
     *state* is. *router_id*: 0 if it is in no instance that an agent reports; *interface*: that of its pool or group.
@@ -120,7 +123,7 @@ class StatusReport:
 
     @property
     def status(self) -> int:
-        """The exit status: 0 every VIP has exactly one master, 1 otherwise."""
+        """The exit status: 0 every VIP has exactly one master and no Service waits for one, 1 otherwise."""
         return int(not all(each.is_held for each in self.virtual_ips))
 
 
@@ -163,15 +166,16 @@ def _service_vips(snapshot: Snapshot, masters: Masters) -> Iterator[VirtualIPRow
     for key, service in sorted(snapshot.services.items()):
         if not any(each.type.startswith(f"{names.KAVIP_GROUP}/") for each in service.status.conditions or ()):
             continue
-        group, problem = _group_of(snapshot, service), _first_problem(service)
+        group, problem = _group_of(snapshot, service), _first_problem(service, _ANNOUNCING)
         for address in service.virtual_ips:
             master = masters.get((group, address)) if group in known else None
             node, pool = master.node if master else "", _pool_of(snapshot, address)
             state, message = _state(service, master, problem, is_known=group in known)
             router_id, interface = master.router_id if master else 0, _interface_of(snapshot, group, address)
             yield VirtualIPRow(str(address), key, group, pool, node, state, message, router_id, interface)
-        if not service.virtual_ips and problem is not None:
-            yield VirtualIPRow("", key, group, "", "", problem.reason, problem.message)
+        waits = _first_problem(service, _ASSIGNING) or (problem if not service.virtual_ips else None)
+        if waits is not None and (waits.status == "False" or not service.virtual_ips):
+            yield VirtualIPRow("", key, group, "", "", waits.reason, waits.message)
 
 
 def _state(
@@ -195,9 +199,9 @@ def _state(
     return (Reason.MASTER.value, message) if message and not is_known else (Reason.UNKNOWN.value, "")
 
 
-def _first_problem(service: Service) -> Condition | None:
-    """The first condition that keeps the Service from being advertised."""
-    for kind in (ConditionType.ADDRESS_ASSIGNED, ConditionType.SERVICE_PROGRAMMED, ConditionType.ADVERTISED):
+def _first_problem(service: Service, kinds: Iterable[ConditionType]) -> Condition | None:
+    """The first condition of *kinds* that is not True."""
+    for kind in kinds:
         found = conditions.find(service.status.conditions, kind)
         if found is not None and found.status != "True":
             return found

@@ -89,6 +89,16 @@ def test_manifests_of_services_are_rewritten(manifests: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_hand_over_does_not_repeat_remarks_about_manifests(manifests: Path) -> None:
+    """The group has its interface by then, whatever the advertisement lacked when the manifests were printed."""
+    (manifests / "metallb.yaml").write_text(METALLB.replace("interfaces: [eth1]", ""))
+    printed = import_("-f", manifests)
+    assert (printed.returncode, "--interface" in printed.stderr) == (1, True)
+    done = import_("-f", manifests, "--hand-over")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.slow
 def test_exit_status(manifests: Path) -> None:
     """1 for a Service whose group is not known, 2 for a file that cannot be read."""
     (manifests / "metallb.yaml").unlink()

@@ -156,6 +156,33 @@ def test_the_first_false_condition_is_shown() -> None:
     assert report([]).status == 0
 
 
+def test_a_service_that_waits_for_more_than_it_has_is_shown() -> None:
+    """Its VIP has a master, and the request that waits has a row of its own; the exit status is that of explain."""
+    kept = with_condition(
+        served("shop/web", "192.0.2.130"),
+        names.ConditionType.ADDRESS_ASSIGNED,
+        "False",
+        "QuotaExceeded",
+        message="has 1 of 2",
+    )
+    found = report([group(instance("shop/web", 7), ids={"shop/web": 7}), kept])
+    assert [(each.address, each.state, each.message) for each in found.virtual_ips] == [
+        ("192.0.2.130", "Master", ""),
+        ("", "QuotaExceeded", "has 1 of 2"),
+    ]
+    assert found.status == 1
+
+
+def test_addresses_of_the_platform_do_not_wait() -> None:
+    """AddressAssigned is Unknown then, and the VIP is all that is shown."""
+    left = with_condition(
+        served("shop/web", "192.0.2.130"), names.ConditionType.ADDRESS_ASSIGNED, "Unknown", "LeftToPlatform"
+    )
+    found = report([group(instance("shop/web", 7), ids={"shop/web": 7}), left])
+    assert [each.state for each in found.virtual_ips] == ["Master"]
+    assert found.status == 0
+
+
 def test_vips_of_a_group_and_its_nodes_are_shown() -> None:
     """Nodes without a VIP are shown; Services that kavip does not manage are not."""
     own = GroupVirtualIPStatus(address="192.0.2.200", node="n1", state="MASTER")

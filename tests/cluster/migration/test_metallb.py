@@ -1,6 +1,8 @@
 """``kavip import metallb --hand-over`` on a real cluster, with MetalLB's own controller and speakers, under load."""
 
 import json
+import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -23,6 +25,7 @@ from tests.cluster.migration.metallb import MetalLB, running
 from tests.cluster.migration.whohas import Owners, watch_owners
 from tests.cluster.provisioning import PATIENCE, WEB_LABELS, apply_objects, retry_kubectl
 from tests.cluster.site import site
+from tests.support.manifests import ROOT
 
 pytestmark = [pytest.mark.cluster, pytest.mark.migration, pytest.mark.timeout(1800)]
 
@@ -32,6 +35,7 @@ BOUND = 4 * INTERVAL + 1.0
 EVERY = 0.1
 """Seconds between two requests to one VIP."""
 POOL = "192.0.2.192/28"
+PAGE = ROOT / "docs" / "howto" / "from-metallb.md"
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +146,22 @@ def hand_over(session: Session, vips: list[str], *, finish: Callable[[], None]) 
     return done, owners, seen
 
 
+def check_way_back(session: Session, before: dict[str, Any]) -> None:
+    """The commands of the page give shop/web back to MetalLB with its address, though MetalLB's pool is closed."""
+    closed = ("patch", "ipaddresspool", "first", f"--namespace={SYSTEM}", "--type=merge")
+    retry_kubectl(session.cluster, *closed, '--patch={"spec":{"autoAssign":false}}')
+    (address,) = before["web"][0]
+    (block,) = re.findall(r"\n## Go back\n.*?```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    for line in re.sub(r"192\.0\.2\.\d+", address, block.replace("\\\n", "")).splitlines():
+        retry_kubectl(session.cluster, *shlex.split(line)[1:])
+    wait_for("MetalLB announces web", lambda: statuses(session) == ["web"], timeout=PATIENCE, interval=0.5)
+    wait_for("web answers", partial(answers, session, address), timeout=PATIENCE, interval=1)
+    assert stored(session) == before
+    (web,) = (each for each in session.get("services", "-n", "shop")["items"] if each["metadata"]["name"] == "web")
+    assert "loadBalancerClass" not in web["spec"]
+    assert not {names.GROUP_ANNOTATION, names.ADDRESSES_ANNOTATION} & web["metadata"]["annotations"].keys()
+
+
 def check_only_open_connections_were_cut(seen: Load, vip: str, *, moves: int) -> None:
     """What is open when the VIP moves from a node of MetalLB to one of kavip is cut; nothing else is lost."""
     rows, problems = seen.rows[f"http://{vip}/"], seen.problems.get(f"http://{vip}/", Counter[str]())
@@ -156,7 +176,7 @@ def statuses(session: Session) -> list[str]:
 
 
 def test_services_without_a_class_are_handed_over(session: Session, others: Programs) -> None:
-    """kavip announces each address before MetalLB withdraws it: only connections that are open then are cut."""
+    """kavip announces each address before MetalLB withdraws it, only open connections are cut, and one goes back."""
     with running(MetalLB(session.cluster, others)) as metallb:
         vips = serve_all(session, metallb, *SERVICES)
         before = stored(session)
@@ -169,6 +189,7 @@ def test_services_without_a_class_are_handed_over(session: Session, others: Prog
             check_only_open_connections_were_cut(seen, vip, moves=sharers)
             assert owners.gap(vip) <= BOUND
         check_holders(session, vips)
+        check_way_back(session, before)
 
 
 def test_services_of_a_class_are_handed_over(session: Session, others: Programs) -> None:
