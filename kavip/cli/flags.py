@@ -4,6 +4,7 @@ Options that several commands have, each with one spelling and one meaning.
 
 import dataclasses
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -94,3 +95,8 @@ def problem_style() -> Callable[[str], str]:
     """How a line about a problem is shown: in red on a terminal, unless NO_COLOR is set (https://no-color.org)."""
     is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stdout.isatty()
     return str if is_plain else partial(click.style, fg="red")
+
+
+def terminal_columns() -> int:
+    """How wide the terminal is that shows standard output; 0 if it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0

@@ -7,10 +7,12 @@ object is refused), 2 the command line is wrong (flag, variable, file).
 
 import asyncio
 import dataclasses
+import errno
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -21,6 +23,7 @@ from kavip.errors import KavipError, SettingsError
 from kavip.settings import Settings, unknown_variables
 
 F = TypeVar("F", bound=Callable[..., Any])
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def options_of(settings: type, *, prefix: str = names.ENV_PREFIX) -> Callable[[F], F]:
@@ -119,6 +122,7 @@ for _command in commands.ALL:
 
 def main() -> None:
     """Run the command line; an error of kavip is one line, with exit status 2."""
+    _open_closed_streams()
     try:
         cli.main(standalone_mode=False, complete_var=shellcompletion.VARIABLE)
     except click.exceptions.Abort:
@@ -130,8 +134,18 @@ def main() -> None:
         click.echo(f"kavip: {error}", err=True)
         sys.exit(2)
     except OSError as error:  # such as an invalid address or a port in use
-        click.echo(f"kavip: cannot listen or connect: {error}; see the --*-host and --*-port settings", err=True)
+        if error.errno in _NO_ROOM:
+            click.echo(f"kavip: cannot write: {error.strerror}", err=True)
+        else:
+            click.echo(f"kavip: cannot listen or connect: {error}; see the --*-host and --*-port settings", err=True)
         sys.exit(2)
+
+
+def _open_closed_streams() -> None:
+    """A stream that the caller has closed (``>&-``) is None in Python; write to nowhere instead."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the process ends
 
 
 def complete_for_kubectl() -> None:

@@ -116,9 +116,11 @@ def test_olm_installs_kavip(deployment: Deployment, manager: Olm, pods: Pods, pr
     assert writer.failures == []
     assert not write(deployment, "other", annotations=MANAGED).returncode
 
-    pods.kill()
-    manager.delete(FIRST)
+    refused_before = len(refusals(deployment))
+    manager.delete(FIRST)  # while its pods run: they see that their webhooks are deleted
     until("the Deployments are gone", lambda: listed(deployment, "deployments") == [])
+    until("the pods have no rights", lambda: len(refusals(deployment)) > refused_before)
+    pods.kill()
     assert listed(deployment, REGISTRATIONS) == []
     until("no webhook is called", lambda: not write(deployment, "another", annotations=MANAGED).returncode)
     assert address(deployment, "web") == "192.0.2.128"

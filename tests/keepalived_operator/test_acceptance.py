@@ -264,4 +264,4 @@ def test_m_two_groups_on_one_node_and_one_segment_do_not_meet() -> None:
     simulation = settled(build.group(segment="default"), other, external("t/a", "198.51.100.1"), there)
     assert (router_ids(simulation.text()), router_ids(simulation.text("lb/other"))) == ({"t/a": 1}, {"t/b": 2})
     first, second = (simulation.snapshot.groups[key].status.metrics_port for key in (GROUP, "lb/other"))
-    assert (first, second) == (names.AGENT_PORT, names.AGENT_PORT + 1)
+    assert (first, second) == (9650, 9651)

@@ -30,6 +30,7 @@ IN_TEXT: Final = (
     f"password=with,{NEEDLE}",
     f'"tokens": ["one", "{NEEDLE}"]',
     f"db_pass: {NEEDLE}",
+    f"credentials={NEEDLE}",
     f"--password {NEEDLE} --verbose",
     f"['curl', '--token', '{NEEDLE}']",
     f"Authorization: token {NEEDLE}",

@@ -31,9 +31,10 @@ def refusal(wanted: dict[str, Any], **more: Any) -> Refusal:
 
 def test_sorted_lines() -> None:
     """Lines are sorted by keyword, and blanks around values are removed."""
-    assert lines({"nopreempt": "", "garp_master_repeat": " 2 "}) == (
+    assert lines({"track_src_ip": "", "nopreempt": "", "garp_master_repeat": " 2 "}) == (
         Line("garp_master_repeat", ("2",)),
         Line("nopreempt"),
+        Line("track_src_ip"),
     )
 
 

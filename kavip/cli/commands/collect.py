@@ -80,11 +80,12 @@ def collect(
     telemetry.configure_logging("critical", "text")
     name = f"kavip-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     target = path or Path(f"{name}.tar.gz")
+    place = target.resolve()  # a link, such as /dev/stdout, is not replaced
     to_stdout = str(path) == "-"
     if to_stdout and sys.stdout.isatty():
         raise click.UsageError("--output -: standard output is a terminal: redirect it to a file")
-    if not to_stdout and not os.access(target.parent, os.W_OK):
-        raise SettingsError(f"--output {target}: there is no folder {target.parent} that you may write to")
+    if not to_stdout and not os.access(place.parent, os.W_OK):
+        raise SettingsError(f"--output {target}: there is no folder {place.parent} that you may write to")
     if not to_stdout and target.exists() and not target.is_file():
         raise SettingsError(
             f"--output {target}: is no file, and would be replaced; for standard output, say --output -"
@@ -96,7 +97,7 @@ def collect(
         sys.stdout.buffer.write(packed)
     else:
         try:
-            write(target, packed)
+            write(place, packed)
         except OSError as error:
             raise SettingsError(f"--output {target}: cannot be written: {error.strerror}") from None
         click.echo(str(target))

@@ -67,7 +67,7 @@ def plan(
     if output != "text":
         click.echo(structured(planoutput.plan_data(simulated), output))
     else:
-        click.echo(planoutput.text(simulated))
+        click.echo(planoutput.text(simulated, columns=flags.terminal_columns()))
     sys.exit(1 if simulated.refused else 0)
 
 

@@ -61,7 +61,7 @@ def _print_and_exit(found: "StatusReport", form: str) -> NoReturn:
 
     for note in found.notes:
         click.echo(f"kavip: {note}", err=True)
-    if text := output(found, form, style=flags.problem_style()):
+    if text := output(found, form, style=flags.problem_style(), columns=flags.terminal_columns()):
         click.echo(text)
     sys.exit(found.status)
 
@@ -79,7 +79,7 @@ async def _watch(kubeconfig: str, context: str, namespace: str, form: str) -> No
         if listing.watch_error != watch_error:
             lost = f"the API server does not answer ({listing.watch_error}): the output may be outdated"
             click.echo(f"kavip: {lost if listing.watch_error else 'the API server answers again'}", err=True)
-        text = output(found, form, style=flags.problem_style())
+        text = output(found, form, style=flags.problem_style(), columns=flags.terminal_columns())
         if text != before:
             at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}\n"
             separator = {"json": "", "yaml": "---\n"}.get(form, f"\n{at}" if before else at)

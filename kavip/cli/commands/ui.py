@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
@@ -128,7 +129,8 @@ def _announcer() -> Callable[[str], None]:
             click.echo(f"Open {link}")
             click.echo("kavip: the link works once; Ctrl-C ends the page", err=True)
         else:
-            click.echo(f"kavip: the link was used; for another browser or tab: {link}", err=True)
+            with suppress(OSError):  # nobody reads standard error any more; the page that is open lives on
+                click.echo(f"kavip: the link was used; for another browser or tab: {link}", err=True)
 
     return announce
 

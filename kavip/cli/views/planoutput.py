@@ -70,13 +70,14 @@ def untried_templates(simulated: Simulation, group: str = "") -> list[str]:
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
-def text(simulated: Simulation) -> str:
+def text(simulated: Simulation, *, columns: int = 0) -> str:
     """
     The address that each Service would get, the usage of the pools then, and the objects that would be made.
 
-    Large groups come with the part of a ConfigMap that they need.
+    Large groups come with the part of a ConfigMap that they need. For a terminal with *columns*; 0: for none.
     """
-    lines = table(("SERVICE", "GROUP", "POOL", "ADDRESSES", "REASON", "MESSAGE"), _service_rows(simulated))
+    head = ("SERVICE", "GROUP", "POOL", "ADDRESSES", "REASON", "MESSAGE")
+    lines = table(head, _service_rows(simulated), columns=columns)
     if pools := list(_pool_rows(simulated.snapshot)):
         lines += ["", *table(("POOL", "PRIORITY", "IPV4 ASSIGNED", "IPV6 ASSIGNED"), pools)]
     if large := list(_large_groups(simulated)):

@@ -27,6 +27,7 @@ from kavip.vrrp.sharding import instance_on, shard_count, shard_of
 _MASTER: Final = "MASTER"
 _HELD_IN_VAIN: Final = (Reason.ADDRESS_CONFLICT, Reason.NO_ENDPOINTS, Reason.ENDPOINTS_OUTSIDE_GROUP)
 """The reasons of Advertised with which a VIP may have a master and does not answer."""
+_UNSEEN: Final = "kavip has written no condition yet; kavip doctor says whether its controller runs"
 
 Masters = Mapping[tuple[str, Address], InstanceStatus]
 """The instance of each VIP, by group and address."""
@@ -164,9 +165,11 @@ def _group_vips(snapshot: Snapshot) -> Iterator[VirtualIPRow]:
 def _service_vips(snapshot: Snapshot, masters: Masters) -> Iterator[VirtualIPRow]:
     known = {each.key for each in snapshot.every_group}
     for key, service in sorted(snapshot.services.items()):
-        if not any(each.type.startswith(f"{names.KAVIP_GROUP}/") for each in service.status.conditions or ()):
-            continue
         group, problem = _group_of(snapshot, service), _first_problem(service, _ANNOUNCING)
+        if not any(each.type.startswith(f"{names.KAVIP_GROUP}/") for each in service.status.conditions or ()):
+            if service.is_load_balancer and not service.virtual_ips and group in known:
+                yield VirtualIPRow("", key, group, "", "", Reason.PENDING, _UNSEEN)
+            continue
         for address in service.virtual_ips:
             master = masters.get((group, address)) if group in known else None
             node, pool = master.node if master else "", _pool_of(snapshot, address)

@@ -14,41 +14,47 @@ from kavip.names import Reason
 
 _NONE: Final = "-"
 _VIP: Final = ("ADDRESS", "SERVICE", "GROUP", "POOL", "NODE", "STATE")
+_GROUP: Final = ("GROUP", "MODE", "NODES", "READY", "CURRENT", "INSTANCES", "STATE", "MESSAGE")
 _POOL: Final = ("POOL", "PRIORITY", "IPV4 ASSIGNED", "IPV6 ASSIGNED", "INTERFACE", "REPLIES BY", "STATE")
 
 
-def output(report: StatusReport, form: str, *, style: Callable[[str], str] = str) -> str:
-    """*report* in the *form* table, wide, name, json or yaml; tables with *style* for rows about problems."""
+def output(report: StatusReport, form: str, *, style: Callable[[str], str] = str, columns: int = 0) -> str:
+    """
+    *report* in the *form* table, wide, name, json or yaml.
+
+    Tables have *style* for rows about problems, and are for a terminal with *columns*; 0: for none.
+    """
     match form:
         case "table":
-            return text(report, style=style)
+            return text(report, style=style, columns=columns)
         case "wide":
-            return wide(report, style=style)
+            return wide(report, style=style, columns=columns)
         case "name":
             return "\n".join(sorted({one_line(each.service) for each in report.virtual_ips if each.service}))
     return structured(data(report), form)
 
 
-def text(report: StatusReport, *, style: Callable[[str], str] = str) -> str:
+def text(report: StatusReport, *, style: Callable[[str], str] = str, columns: int = 0) -> str:
     """Four tables, with *style* for rows about problems."""
-    vips = table((*_VIP, "MESSAGE"), ((*_vip(each), each.message) for each in report.virtual_ips))
-    pools = table(_POOL, map(_pool, report.pools))
-    return _tables(report, vips=vips, pools=pools, style=style)
+    vips = table((*_VIP, "MESSAGE"), ((*_vip(each), each.message) for each in report.virtual_ips), columns=columns)
+    pools = table(_POOL, map(_pool, report.pools), columns=columns)
+    return _tables(report, vips=vips, pools=pools, style=style, columns=columns)
 
 
-def wide(report: StatusReport, *, style: Callable[[str], str] = str) -> str:
+def wide(report: StatusReport, *, style: Callable[[str], str] = str, columns: int = 0) -> str:
     """The same tables with more columns."""
     rows = ((*_vip(each), *_wire(each), each.message) for each in report.virtual_ips)
-    vips = table((*_VIP, "VRID", "INTERFACE", "MESSAGE"), rows)
-    pools = table((*_POOL, "ADDRESSES"), ((*_pool(each), ", ".join(each.addresses)) for each in report.pools))
-    return _tables(report, vips=vips, pools=pools, style=style)
+    vips = table((*_VIP, "VRID", "INTERFACE", "MESSAGE"), rows, columns=columns)
+    ranges = ((*_pool(each), ", ".join(each.addresses)) for each in report.pools)
+    pools = table((*_POOL, "ADDRESSES"), ranges, columns=columns)
+    return _tables(report, vips=vips, pools=pools, style=style, columns=columns)
 
 
-def _tables(report: StatusReport, *, vips: list[str], pools: list[str], style: Callable[[str], str]) -> str:
-    groups = table(
-        ("GROUP", "MODE", "NODES", "READY", "CURRENT", "INSTANCES", "STATE", "MESSAGE"), map(_group, report.groups)
-    )
-    nodes = table(("NODE", "READY", "VIPS", "SHARE", "GROUPS"), map(_node, report.nodes))
+def _tables(
+    report: StatusReport, *, vips: list[str], pools: list[str], style: Callable[[str], str], columns: int
+) -> str:
+    groups = table(_GROUP, map(_group, report.groups), columns=columns)
+    nodes = table(("NODE", "READY", "VIPS", "SHARE", "GROUPS"), map(_node, report.nodes), columns=columns)
     parts = [
         marked(vips, (not each.is_held for each in report.virtual_ips), style),
         marked(groups, (each.state != Reason.READY for each in report.groups), style),

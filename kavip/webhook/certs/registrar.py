@@ -9,7 +9,9 @@ refuse what users write while no pod answers, so a missing configuration waits f
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
+from time import monotonic
+from typing import Protocol
 
 from cryptography import x509
 
@@ -20,32 +22,57 @@ from kavip.pki.trust import Trust
 from kavip.pki.trustbundle import encode_pem
 from kavip.webhook.certs import cabundle
 from kavip.webhook.certs.cabundle import CONFIGURATIONS, Merge
-from kavip.webhook.certs.selfsigned import Clock
 
-EndpointAge = Callable[[], Awaitable[timedelta | None]]
-"""Returns for how long the webhook has had a ready endpoint; None if it has none."""
 ReadSlices = Callable[[], Awaitable[Sequence[EndpointSlice]]]
 
 
-async def no_service() -> timedelta:
+class Endpoints(Protocol):
+    """For how long the webhook has had a ready endpoint while a configuration was missing."""
+
+    async def age(self) -> timedelta | None:
+        """For how long; None if it has none."""
+
+    def restart(self) -> None:
+        """Count from the next call on: nothing is missing."""
+
+
+class NoEndpoints:
     """A webhook with a URL has no endpoints to wait for."""
-    return timedelta.max
+
+    async def age(self) -> timedelta:
+        """For ever."""
+        return timedelta.max
+
+    def restart(self) -> None:
+        """Nothing is counted."""
 
 
 class ServiceEndpoints:
     """The endpoints of the webhook's Service, which *read* returns."""
 
-    def __init__(self, read: ReadSlices, *, clock: Clock = lambda: datetime.now(UTC)) -> None:
-        """Nothing has been read."""
+    def __init__(self, read: ReadSlices, *, clock: Callable[[], float] = monotonic) -> None:
+        """Nothing has been read. *clock* returns seconds, and nobody sets it."""
         self._read, self._clock = read, clock
-        self._ready_since: datetime | None = None
+        self._ready_since: float | None = None
 
     async def age(self) -> timedelta | None:
         """For how long each call has found a ready endpoint; None if this one finds none."""
         is_ready = any(endpoint.is_ready for each in await self._read() for endpoint in each.endpoints or ())
         now = self._clock()
-        self._ready_since = (self._ready_since or now) if is_ready else None
-        return now - self._ready_since if self._ready_since else None
+        if not is_ready:
+            self._ready_since = None
+        elif self._ready_since is None:
+            self._ready_since = now
+        return None if self._ready_since is None else timedelta(seconds=now - self._ready_since)
+
+    def restart(self) -> None:
+        """
+        Count from the next call on.
+
+        OLM deletes the configurations of a version that is uninstalled, perhaps before it takes away the rights of its
+        pods. Such a pod must not register webhooks again, which would refuse Services for ever.
+        """
+        self._ready_since = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +85,7 @@ class WebhookRegistrar:
     namespace: str
     options: registration.RegistrationOptions = registration.DEFAULTS
     labels: Mapping[str, str] = field(default_factory=dict)
-    endpoint_age: EndpointAge = no_service
+    endpoints: Endpoints = field(default_factory=NoEndpoints)
 
     @property
     def awaited(self) -> str:
@@ -79,7 +106,10 @@ class WebhookRegistrar:
         wanted = dict(zip(CONFIGURATIONS, self._configurations(bundle), strict=True))
         for resource in found:  # first, so that a new CA waits for nothing
             await self.client.apply(resource, self.name, wanted.pop(resource), force=True)
-        is_due = registration.is_due(await self.endpoint_age())
+        if not wanted:
+            self.endpoints.restart()
+            return Trust(bundle)
+        is_due = registration.is_due(await self.endpoints.age())
         for resource, body in wanted.items() if is_due else ():
             await self.client.apply(resource, self.name, body, force=True)
         is_registered = is_due or bool(found)

@@ -128,8 +128,8 @@ def publisher_of(client: Client, settings: Settings) -> Publisher:
         client_config = registration.ServiceClientConfig(namespace, settings.webhook_service)
         labels = olm.owner_labels(settings.olm_owner, namespace)
         options = replace(options, services_only=True)
-        age = ServiceEndpoints(_slices(client, settings)).age
-        return WebhookRegistrar(client, name, client_config, namespace, options, labels=labels, endpoint_age=age)
+        endpoints = ServiceEndpoints(_slices(client, settings))
+        return WebhookRegistrar(client, name, client_config, namespace, options, labels=labels, endpoints=endpoints)
     return CABundleInjector(client, name)
 
 

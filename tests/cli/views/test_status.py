@@ -183,6 +183,21 @@ def test_addresses_of_the_platform_do_not_wait() -> None:
     assert found.status == 0
 
 
+def test_a_service_that_no_controller_has_seen_waits() -> None:
+    """While no controller runs, a Service of a group waits for it; one with another's address or class does not."""
+    waiting = build.service("shop/web", group=GROUP)
+    others = (
+        build.service("shop/held", group=GROUP, holds=("192.0.2.130",)),
+        build.service("shop/lost", group="lb/none"),
+        build.service("shop/plain"),
+        build.service("shop/foreign", group=GROUP, load_balancer_class="example.com/other"),
+    )
+    found = report([build.group(GROUP), waiting, *others])
+    assert [(each.service, each.group, each.state) for each in found.virtual_ips] == [("shop/web", GROUP, "Pending")]
+    assert "kavip doctor" in found.virtual_ips[0].message
+    assert found.status == 1
+
+
 def test_vips_of_a_group_and_its_nodes_are_shown() -> None:
     """Nodes without a VIP are shown; Services that kavip does not manage are not."""
     own = GroupVirtualIPStatus(address="192.0.2.200", node="n1", state="MASTER")

@@ -227,6 +227,12 @@ def test_keepalived_runs_without_privilege_and_shell() -> None:
     }
 
 
+def test_pods_mount_no_folder_of_the_node() -> None:
+    """Their volumes are objects of the cluster and empty folders."""
+    group = build.group(password_auth=PasswordAuth(secret_ref=SecretRef(name="vrrp")))
+    assert {key for each in pod_of(group)["volumes"] for key in each} == {"name", "configMap", "emptyDir", "secret"}
+
+
 def test_the_agent_may_ask_the_lan() -> None:
     """Unless its image is pinned: an older agent needs no NET_RAW, and the right would replace all pods."""
     for group, wanted in (

@@ -19,7 +19,9 @@ _PASSWORD_LINE: Final = re.compile(r"(\bauth_pass)\b[^\n]*", re.IGNORECASE)
 _CREDENTIALS: Final = re.compile(r"(\b(?:bearer|basic)[ \t]{1,8})[^\s\"',;]+", re.IGNORECASE)
 _HEADER: Final = re.compile(r"(\b(?:authorization|cookie)[ \t]{0,8}[:=][ \t]{0,8})[^\n]+", re.IGNORECASE)
 """To the end of the line: a header has any number of words, some of them in quotes."""
-_NAME: Final = r"(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|private[_-]?key|access[_-]?key)[\w-]{0,32}"
+_NAME: Final = (
+    r"(?:passw(?:or)?d|passphrase|credential|secret|token|api[_-]?key|private[_-]?key|access[_-]?key)[\w-]{0,32}"
+)
 _VALUE: Final = r"""(\\"(?:\\\\\\?[^\n]|\\[^"\\\n]|[^"\\\n])*(?:\\?")?|"(?:\\[^\n]|[^"\\\n])*"?|'(?:\\[^\n]|[^'\\\n])*'?
     |\\?[\[({][^\])}\n]*[\])}]?|[^\s"']+)"""
 """In quotes that are escaped themselves, in quotes, in brackets, or a word."""
