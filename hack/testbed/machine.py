@@ -58,6 +58,9 @@ class InitSystem(Protocol):
     def command(self, name: str, home: Path) -> list[str]:
         """The command line that boots the machine *name*."""
 
+    def is_up(self, machine: "Machine") -> bool:
+        """Whether it takes orders on *machine*, which has booted."""
+
 
 class Sleep:
     """An init that starts nothing."""
@@ -68,6 +71,10 @@ class Sleep:
         """See :class:`InitSystem`."""
         isolate = ["unshare", "--fork", "--kill-child", *NAMESPACES, "--propagation=private", "--mount-proc"]
         return [*isolate, "sh", "-c", _BOOT, "sh", str(home), name]
+
+    def is_up(self, _machine: "Machine") -> bool:
+        """It takes none."""
+        return True
 
 
 class Machine:
@@ -105,6 +112,8 @@ class Machine:
         self._outer = process.spawn(self.init_system.command(self.name, self.home), log=log)
         self._outer.record(self.home / "machine.pid")
         process.wait_for(f"machine {self.name} boots", lambda: self._booted(log), timeout=150, interval=0.005)
+        up = f"{self.init_system.name} of {self.name} is up"
+        process.wait_for(up, lambda: self.init_system.is_up(self), timeout=150, interval=0.02)
         if self._init:
             self._init.record(self.home / "init.pid")
 

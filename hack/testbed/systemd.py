@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from hack.testbed import cache, need, runs
-from hack.testbed.machine import NAMESPACES, NETWORK
+from hack.testbed.machine import NAMESPACES, NETWORK, Machine
 
 UNITS: Final = "etc/systemd/system"
 _ROOT: Final = Path(__file__).parents[2]
@@ -101,6 +101,11 @@ class Systemd:
         shared = [str(cache.root()), str(_ROOT)]
         boot = [*isolate, "--mount-proc", "sh", "-c", _BOOT, "sh", str(home), name, _mount_cgroups(), *shared, "--"]
         return ["sh", "-c", enter, "sh", " ".join(map(str, own)), *boot, *words]
+
+    def is_up(self, machine: Machine) -> bool:
+        """Whether ``basic.target`` is reached: then systemd and D-Bus have their sockets (systemctl(1))."""
+        found = machine.exec("systemctl", "is-system-running", check=False).stdout.strip()
+        return found in {"starting", "running", "degraded"}
 
 
 def _own_cgroups(home: Path) -> list[Path]:
