@@ -7,7 +7,7 @@ compromised, and what it reports is stored in conditions.
 
 import re
 from enum import StrEnum
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final, Self, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -34,7 +34,15 @@ _Name = Annotated[str, Meta(max_length=400)]  # as in status.instances, and so i
 _Word = Annotated[str, Meta(max_length=32)]
 
 
-class ProblemCode(StrEnum):
+class _Extensible(StrEnum):
+    """Values of which a later version of kavip may have more: an unknown one is ``OTHER``."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self:  # noqa: ARG003 - Enum's signature
+        return cls["OTHER"]
+
+
+class ProblemCode(_Extensible):
     """What is wrong on a node, for programs; its message is for people."""
 
     NONE = ""
@@ -76,12 +84,8 @@ class ProblemCode(StrEnum):
     WAITS_FOR_PEER = "WaitsForPeer"
     AGENT_FAILED = "AgentFailed"
 
-    @classmethod
-    def _missing_(cls, value: object) -> "ProblemCode":  # noqa: ARG003 - Enum's signature
-        return cls.OTHER
 
-
-class ConflictKind(StrEnum):
+class ConflictKind(_Extensible):
     """What this node does with a VIP that another machine has."""
 
     WITHHELD = "Withheld"
@@ -91,22 +95,14 @@ class ConflictKind(StrEnum):
     OTHER = "Other"
     """A kind of a later version of kavip."""
 
-    @classmethod
-    def _missing_(cls, value: object) -> "ConflictKind":  # noqa: ARG003 - Enum's signature
-        return cls.OTHER
 
-
-class Capability(StrEnum):
+class Capability(_Extensible):
     """What an agent can do that an earlier one cannot, where the controller must know it."""
 
     COMPACT_TEXT = "CompactText"
     """It reads a configuration in the compact notation."""
     OTHER = "Other"
     """A capability of a later version of kavip."""
-
-    @classmethod
-    def _missing_(cls, value: object) -> "Capability":  # noqa: ARG003 - Enum's signature
-        return cls.OTHER
 
 
 class Standing(StrEnum):

@@ -173,7 +173,7 @@ def test_no_write_waits_for_a_pod(deployment: Deployment, manager: Olm, pods: Po
         deployment.plane.kubectl("delete", REGISTRATIONS, "kavip")
         until("kavip registers its webhooks again", lambda: len(owners(deployment)) == 2)
         until_reviewed(deployment, writer)
-        with writer.paused():  # these webhooks refuse what nobody reviews
+        with writer.paused():  # the API server refuses writes until a pod answers
             pods.kill()
             deployment.plane.kubectl("delete", REGISTRATIONS, "kavip")
             until("no webhook is called", lambda: not write(deployment, "unseen", annotations=MANAGED).returncode)

@@ -129,7 +129,7 @@ def _announcer() -> Callable[[str], None]:
             click.echo(f"Open {link}")
             click.echo("kavip: the link works once; Ctrl-C ends the page", err=True)
         else:
-            with suppress(OSError):  # nobody reads standard error any more; the page that is open lives on
+            with suppress(OSError):  # standard error is closed; the page stays open
                 click.echo(f"kavip: the link was used; for another browser or tab: {link}", err=True)
 
     return announce

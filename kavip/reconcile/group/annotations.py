@@ -85,7 +85,10 @@ def plan_annotations(
     :data:`PASSWORD_RECHECK` seconds.
     """
     states, at = observed.agents.states_of(group.key), observed.agents.at
-    plain = value = digest({name: text if name == names.AGENT_KEY else "" for name, text in data.items()})  # has hashes
+    texts = {
+        name: text if name == names.AGENT_KEY else "" for name, text in data.items()
+    }  # it has hashes of the others
+    plain = value = digest(texts)
     if awaits_password(states):
         value = f"{plain}-{now.timestamp() // PASSWORD_RECHECK:.0f}"
     own = {pod.metadata.key: pod for pod in pods if not is_old(pod, group)}
@@ -139,7 +142,7 @@ def _first(
     As many of the pods *due* as there is *room* for; half of it is for nodes whose VIPs are *changing*.
 
     Otherwise the pods that have waited longest go first, so that each gets its turn while changes follow each other. A
-    node whose agent does not follow is changing for ever, so what it has just got does not count again.
+    pod that has just been annotated has no precedence, because its agent may never follow.
     """
     waiting = sorted(due, key=lambda pod: (annotated.get(pod.metadata.key, -inf), pod.metadata.key))
     urgent = [

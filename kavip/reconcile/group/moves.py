@@ -79,7 +79,7 @@ def _own_moves(group: KeepalivedGroup, status: GroupStatus) -> Mapping[Address, 
 def _moves_of_services(
     snapshot: Snapshot, group: KeepalivedGroup, status: GroupStatus, desired: Desired
 ) -> Mapping[str, Mapping[Address, _Move]]:
-    """The moves of VIPs, by Service: of one more Service than can have an Event."""
+    """The moves of VIPs, by Service; of at most one Service more than can have an Event."""
     old, new = (
         {each.name: each.node for each in some.instances or () if each.state == MASTER}
         for some in (group.status, status)

@@ -51,7 +51,7 @@ class ServiceEndpoints:
     """The endpoints of the webhook's Service, which *read* returns."""
 
     def __init__(self, read: ReadSlices, *, clock: Callable[[], float] = monotonic) -> None:
-        """Nothing has been read. *clock* returns seconds, and nobody sets it."""
+        """Read nothing before :meth:`age`. *clock* returns monotonic seconds."""
         self._read, self._clock = read, clock
         self._ready_since: float | None = None
 

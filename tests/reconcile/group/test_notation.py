@@ -71,7 +71,7 @@ def in_full(simulation: SimulatedCluster) -> str:
 
 @pytest.mark.slow
 def test_255_services_fit_on_200_nodes() -> None:
-    """In full they need over 5 MB; nobody is excluded, and each node runs what it would run by the text in full."""
+    """In full they need over 5 MB. No Service is excluded, and each node runs the same as with the text in full."""
     simulation = simulated(255, 200)
     answered(simulation, READS)
     short = content(simulation)
