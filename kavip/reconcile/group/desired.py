@@ -5,6 +5,7 @@ What a group should run: its members and nodes, their VRIDs, the port of its age
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from kavip.api import conditions
 from kavip.api.address import Address
@@ -36,7 +37,8 @@ from kavip.reconcile.rollout.poollinks import PoolLinks
 from kavip.snapshot import Snapshot
 from kavip.vrrp import keys
 from kavip.vrrp.configtemplate import RenderRequest
-from kavip.vrrp.members import turns_of
+from kavip.vrrp.homes import PlacedUnits
+from kavip.vrrp.members import Peer, turns_of
 from kavip.vrrp.priorities import seed_of
 from kavip.vrrp.running import NO_INSTANCES, RunningInstance, running_instances
 from kavip.vrrp.sharding import Shards
@@ -115,24 +117,16 @@ def desired_of(
     )
     members = keys.keep_shared(group, members, router_ids.assigned)
     port = port_of(snapshot, group, reserved=observed.records.reserved, first=options.agent_port)
-    nodes = snapshot.group_nodes(group)
-    status = rollout_status(snapshot, group, observed, running=existing.running, now=now)
-    leaving = _leaving_nodes(snapshot, group, nodes, pods=status.pods)
-    seeds = [seed_of(group.key, key) for key in router_ids.persisted]
-    states, contacts = observed.agents.states_of(group.key), observed.agents.contacts_of(group.key)
-    dead = dead_nodes(snapshot, group, observed.agents, existing.running)
-    settled = not (status.behind or status.leaving or dead)
-    placed = placed_units(group, existing.published, running.values(), states, contacts=contacts, is_settled=settled)
-    homes = {seed_of(group.key, unit): node for unit, node in placed.homes.items()}
-    lacking = lacking_interfaces(_pool_interfaces(members, existing), states, existing.running)
-    peers = next_peers((*nodes, *leaving), status, seeds=seeds, homes=homes, spec=group.spec, lacking=lacking)
-    candidates = candidates_of(turns_of(peers), states, contacts)
+    found = _participants(
+        snapshot, group, observed, existing=existing, members=members, running=running, router_ids=router_ids, now=now
+    )
     notation = notation_of(snapshot, group, observed.agents, existing=existing, options=options)
-    builder = ConfigurationBuilder(snapshot, group, peers, running, coexistence, placed, dead, candidates, notation)
-    built = builder.build(members, router_ids)
+    builder = ConfigurationBuilder(
+        snapshot, group, found.peers, running, coexistence, found.placed, found.dead, found.candidates, notation
+    )
     templated = apply_template(
         group,
-        built,
+        builder.build(members, router_ids),
         observed.templates,
         published=existing.running.content if existing.running else "",
         permissions=options.templates,
@@ -143,8 +137,8 @@ def desired_of(
     return Desired(
         members=members,
         excluded={**configuration.excluded, **withheld},
-        nodes=nodes,
-        leaving_nodes=leaving,
+        nodes=found.nodes,
+        leaving_nodes=found.leaving,
         router_ids=router_ids,
         port=port,
         first_port=options.agent_port,
@@ -152,7 +146,7 @@ def desired_of(
         locals=local_tracks(snapshot, group, configuration.final) if configuration.final else (),
         links=links_of(snapshot, members),
         is_persisted=router_ids.is_settled and _is_port_persisted(group, port),
-        is_rolling=not is_final(peers, (*nodes, *leaving), status, group.spec, lacking),
+        is_rolling=found.is_rolling,
         awaits_groups=bool(withheld),
         detection=detection_of(
             snapshot, group, observed.agents, existing=existing, configuration=configuration, memory=members.memory
@@ -161,6 +155,52 @@ def desired_of(
         is_held=templated.is_held,
         template_problem=templated.problem,
     )
+
+
+class _Participants(NamedTuple):
+    """
+    The *nodes* of a group, those that are *leaving*, and the *peers* that the next text has.
+
+    *placed*: the instances that keep their place. *candidates*: by instance, the nodes that may take over if its master
+    is drained. *is_rolling*: a node waits to join, to leave or to change its address.
+    """
+
+    nodes: tuple[Node, ...]
+    leaving: tuple[Node, ...]
+    dead: frozenset[str]
+    placed: PlacedUnits
+    peers: tuple[Peer, ...]
+    candidates: Mapping[str, frozenset[str]]
+    is_rolling: bool
+
+
+def _participants(
+    snapshot: Snapshot,
+    group: KeepalivedGroup,
+    observed: Observed,
+    *,
+    existing: Existing,
+    members: Shards,
+    running: Mapping[str, RunningInstance],
+    router_ids: RouterIDs,
+    now: datetime,
+) -> _Participants:
+    """The nodes that take part in the next text."""
+    nodes = snapshot.group_nodes(group)
+    status = rollout_status(snapshot, group, observed, running=existing.running, now=now)
+    leaving = _leaving_nodes(snapshot, group, nodes, pods=status.pods)
+    seeds = [seed_of(group.key, key) for key in router_ids.persisted]
+    states, contacts = observed.agents.states_of(group.key), observed.agents.contacts_of(group.key)
+    dead = dead_nodes(snapshot, group, observed.agents, existing.running)
+    settled = not (status.behind or status.leaving or dead)
+    placed = placed_units(group, existing.published, running.values(), states, contacts=contacts, is_settled=settled)
+    homes = {seed_of(group.key, unit): node for unit, node in placed.homes.items()}
+    lacking = lacking_interfaces(_pool_interfaces(members, existing), states, existing.running)
+    every = (*nodes, *leaving)
+    peers = next_peers(every, status, seeds=seeds, homes=homes, spec=group.spec, lacking=lacking)
+    is_rolling = not is_final(peers, every, status, group.spec, lacking)
+    candidates = candidates_of(turns_of(peers), states, contacts)
+    return _Participants(nodes, leaving, dead, placed, peers, candidates, is_rolling)
 
 
 def _running(
