@@ -5,7 +5,7 @@ Groups are not reconciled (DaemonSets and ConfigMaps): the address of a Service 
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from unittest.mock import AsyncMock
@@ -19,6 +19,7 @@ from kavip.controller.worker import Worker
 from kavip.controller.writer import Writer
 from kavip.kube.workqueue import WorkQueue
 from kavip.reconcile import enqueue
+from kavip.reconcile.group.outdated import Outdated
 from kavip.reconcile.observed.agentstates import AgentStates
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.observed.records import Records
@@ -44,7 +45,7 @@ class _RecordingWorker(Worker):
 
     error: Exception | None = None
 
-    def _decide(self, key: Key) -> Plan:
+    def _decide(self, key: Key) -> tuple[Plan, Iterable[Outdated]]:
         try:
             return super()._decide(key)
         except Exception as error:  # raised again for the worker, kept for raise_errors()

@@ -61,6 +61,10 @@ class Delays:
             delay = max(delay, FOLD)
         self._not_before[key] = self._clock() + delay
 
+    def prolong(self, group: Key, *, spent: float) -> None:
+        """Postpone *group* in proportion for the *spent* seconds of its comparison, too."""
+        self._not_before[group] = max(self._not_before.get(group, 0.0), self._clock()) + spent * _GROUP_SHARE
+
     def spend(self, service: Service) -> None:
         """Count a write of the status of *service*."""
         self._budget.spend(service, now=self._clock())

@@ -8,7 +8,7 @@ too: one bad object must not stop the others.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
@@ -26,7 +26,8 @@ from kavip.names import Contest
 from kavip.podtemplate.defaulttemplate import NO_TEMPLATE, DefaultTemplate
 from kavip.reconcile.enqueue import Start
 from kavip.reconcile.group.inactive import plan_while_operator_runs
-from kavip.reconcile.group.reconcile import plan_group
+from kavip.reconcile.group.outdated import Outdated
+from kavip.reconcile.group.reconcile import begin_plan, compared
 from kavip.reconcile.observed.agentstates import AgentStates
 from kavip.reconcile.observed.objects import OwnedObjects
 from kavip.reconcile.observed.observed import Observed
@@ -233,7 +234,7 @@ class Worker:
         if key.kind is KeyKind.GROUP:
             await self._renderer.read(key.name)
         started = self._clock()
-        plan = self._decide(key)
+        plan, comparison = self._decide(key)
         assigns, was_claimed = self._assigns(key, plan), self._snapshot.ledger.is_expecting(key.name)
         self._record(key, plan)
         self._delays.postpone(key, plan, spent=self._clock() - started)
@@ -248,21 +249,24 @@ class Worker:
         for notice in plan.events:
             self._notify(notice.about or key, notice)
         self._requeue(key, plan)
+        if comparison:
+            await self._compare(key, comparison)
 
-    def _decide(self, key: Key) -> Plan:
+    def _decide(self, key: Key) -> tuple[Plan, Iterable[Outdated]]:
+        """The plan of *key*, and the comparison of the Services that belongs to that of a group."""
         if blocked := self._operator.blocked(self._clock()):
-            return self._decide_blocked(key, blocked)
+            return self._decide_blocked(key, blocked), ()
         observed = Observed(
             self._prober.agents, self._objects, self._records, self._template(), self._renderer.templates
         )
         now, options = self._now(), self._options
         match key.kind:
             case KeyKind.SERVICE:
-                return plan_service(self._snapshot, key.name, now=now, observed=observed, options=options)
+                return plan_service(self._snapshot, key.name, now=now, observed=observed, options=options), ()
             case KeyKind.GROUP:
-                return plan_group(self._snapshot, key.name, now=now, observed=observed, options=options)
+                return begin_plan(self._snapshot, key.name, now=now, observed=observed, options=options)
             case KeyKind.POOL:
-                return plan_pool(self._snapshot, key.name, now=now)
+                return plan_pool(self._snapshot, key.name, now=now), ()
 
     def _decide_blocked(self, key: Key, blocked: WritesBlocked) -> Plan:
         match key.kind:
@@ -279,6 +283,26 @@ class Worker:
         if service is None or not isinstance(plan, ServicePlan):
             return False
         return not set(plan.claims or ()).issubset(service.ingress_addresses)
+
+    async def _compare(self, group: Key, comparison: Iterable[Outdated]) -> None:
+        """Requeue the Services of *group* whose conditions are outdated; other keys get a turn between two batches."""
+        found = list[Outdated]()
+        await asyncio.sleep(0)
+        started = self._clock()
+        for batch in comparison:
+            self._delays.prolong(group, spent=self._clock() - started)
+            for service in batch.services:
+                self._queue.add(service)
+            for service in batch.reworded:
+                self._queue.add_low_priority(service)
+            found.append(batch)
+            await asyncio.sleep(0)
+            started = self._clock()
+        outdated = Outdated.merge(found)
+        if record := self._records.groups.get(group.name):
+            self._records.groups[group.name] = compared(record, outdated)
+        if outdated.requeue_after is not None:
+            self._queue.add_after(group, outdated.requeue_after)
 
     # --- what later decisions need ------------------------------------------------------------------------------------
     def _record(self, key: Key, plan: Plan) -> None:

@@ -234,14 +234,15 @@ class GroupRecord:
     What the worker records of the last plan of a group.
 
     *reservation*: what its writes will take, until the watch shows them. *excluded*: by Service, why the configuration
-    does not contain it. *unconfirmed*: by Service, instance or VIP. *obstructed*: the Services whose stored
-    ``Programmed`` names an obstacle, and not only the progress. *allowance*: of Events about VIPs that move.
-    *annotated*: when its pods were annotated, in monotonic seconds.
+    does not contain it. *unconfirmed*: by Service. *unconfirmed_masters*: by instance or VIP of the group's status.
+    *obstructed*: the Services whose stored ``Programmed`` names an obstacle, and not only the progress. *allowance*: of
+    Events about VIPs that move. *annotated*: when its pods were annotated, in monotonic seconds.
     """
 
     reservation: GroupReservation = GroupReservation()
     excluded: Mapping[str, Refusal] = field(default_factory=lambda: MappingProxyType({}), hash=False)
     unconfirmed: Mapping[str, Unconfirmed] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    unconfirmed_masters: Mapping[str, Unconfirmed] = field(default_factory=lambda: MappingProxyType({}), hash=False)
     obstructed: frozenset[str] = frozenset()
     allowance: Allowance = Allowance()
     annotated: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}), hash=False)

@@ -1,6 +1,7 @@
 """The worker: claims before writes, and how keys are requeued."""
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -10,11 +11,15 @@ from kavip import names
 from kavip.api.address import parse_address
 from kavip.api.lease import Lease, LeaseSpec
 from kavip.api.meta import Metadata
-from kavip.controller.delays import FOLD, POOL_INTERVAL
+from kavip.controller.delays import FOLD, POOL_INTERVAL, Delays
 from kavip.errors import Conflict, Forbidden, LeaseLost, Rejected, Unavailable
+from kavip.names import Reason
+from kavip.reconcile.group.outdated import Outdated
+from kavip.reconcile.group.reconcile import BegunPlan
 from kavip.reconcile.observed.ownership import OwnerConflict
 from kavip.reconcile.observed.records import ObjectConflict
-from kavip.reconcile.plan import Apply, GroupPlan, Key, KeyKind, Notice, Plan, StatusPatch
+from kavip.reconcile.plan import Apply, GroupPlan, GroupRecord, Key, KeyKind, Notice, Plan, StatusPatch, Unconfirmed
+from kavip.snapshot import Snapshot
 from kavip.telemetry import ADDRESS_CONFLICTS, ALLOCATION_SECONDS, RECONCILES
 from tests.controller.workerfixture import running_worker, web
 from tests.reconcile.simulatedcluster import GROUP, NOW, pod
@@ -164,7 +169,7 @@ async def test_a_plan_that_fails_does_not_stop_other_keys(monkeypatch: pytest.Mo
     def broken(*args: Any, **more: Any) -> Plan:
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr("kavip.controller.worker.plan_group", broken)
+    monkeypatch.setattr("kavip.controller.worker.begin_plan", broken)
     async with running_worker(web(), build.group(), build.pool()) as fixture:
         fixture.queue.add(EDGE)
         fixture.queue.add(WEB)
@@ -185,11 +190,55 @@ async def test_events_follow_the_write() -> None:
 async def test_an_event_may_be_about_another_object(monkeypatch: pytest.MonkeyPatch) -> None:
     """The plan of a group has Events about its Services, and about itself."""
     moved, refused = Notice("MasterChanged", "moved", warning=False, about=WEB), Notice("Invalid", "no", warning=True)
-    monkeypatch.setattr("kavip.controller.worker.plan_group", lambda *_, **__: GroupPlan(events=(moved, refused)))
+    begun = BegunPlan(GroupPlan(events=(moved, refused)))
+    monkeypatch.setattr("kavip.controller.worker.begin_plan", lambda *_, **__: begun)
     async with running_worker(web(), build.group()) as fixture:
         fixture.queue.add(EDGE)
         await fixture.until(lambda: fixture.notices)
         assert fixture.notices == [(WEB, moved), (EDGE, refused)]
+
+
+async def test_other_keys_get_a_turn_while_the_services_of_a_group_are_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A Service is written before the last of many batches. What the comparison found is requeued and recorded."""
+    late, doubt, spent = Key(KeyKind.SERVICE, "shop/late"), Unconfirmed(Reason.NO_MASTER, since=1.0), list[float]()
+    monkeypatch.setattr(Delays, "prolong", lambda *_, **more: spent.append(more["spent"]))
+    async with running_worker(web(), web("shop/late"), build.group(), build.pool()) as fixture:
+
+        def comparison() -> Iterator[Outdated]:
+            fixture.seconds += 3.0
+            yield Outdated(services=(WEB,), unconfirmed={WEB.name: doubt})
+            for _ in range(10_000):
+                if fixture.writer.sent:
+                    break
+                yield Outdated()
+            written_between.append(bool(fixture.writer.sent))
+            yield Outdated(reworded=(late,), obstructed=frozenset({late.name}), requeue_after=0.01)
+
+        written_between = list[bool]()
+        plans = iter([BegunPlan(GroupPlan(record=GroupRecord()), comparison())])
+        monkeypatch.setattr("kavip.controller.worker.begin_plan", lambda *_, **__: next(plans, BegunPlan(GroupPlan())))
+        fixture.queue.add(EDGE)
+        await fixture.until(lambda: len(fixture.writer.sent) == 2)
+        assert written_between == [True]
+        assert spent[0] == 3.0
+        record = fixture.records.group(EDGE.name)
+        assert record.unconfirmed == {WEB.name: doubt}
+        assert record.obstructed == {late.name}
+
+
+def test_a_comparison_postpones_its_group() -> None:
+    """In proportion to its time, and after what the plan has postponed already."""
+    seconds = 100.0
+    delays = Delays(Snapshot(), now=lambda: NOW, clock=lambda: seconds)
+    delays.postpone(EDGE, GroupPlan(), spent=0.5)
+    assert delays.of(EDGE) == 2.0
+    delays.prolong(EDGE, spent=1.0)
+    assert delays.of(EDGE) == 6.0
+    seconds = 110.0
+    delays.prolong(EDGE, spent=1.0)
+    assert delays.of(EDGE) == 4.0
 
 
 async def test_a_freed_address_requeues_the_oldest_waiting_service() -> None:

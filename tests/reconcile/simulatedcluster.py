@@ -1,6 +1,6 @@
 """Helpers for tests of plans: a Snapshot, states of agents, and a cluster in which plans are carried out at once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -28,7 +28,8 @@ from kavip.api.workload import (
 )
 from kavip.podtemplate.defaulttemplate import NO_TEMPLATE, DefaultTemplate
 from kavip.reconcile.group.manifests import digest
-from kavip.reconcile.group.reconcile import plan_group
+from kavip.reconcile.group.outdated import Outdated
+from kavip.reconcile.group.reconcile import begin_plan, compared, plan_group
 from kavip.reconcile.observed.agentstates import AgentStates, ExcludedInstance, NodeState
 from kavip.reconcile.observed.objects import OwnedObjects
 from kavip.reconcile.observed.observed import Observed
@@ -168,6 +169,18 @@ class SimulatedCluster:
             self.records.pod_allowance = plan.pod_allowance
         self._carry_out(plan)
         return plan
+
+    def group_in_steps(self, between: Callable[[], object], key: str = GROUP) -> None:
+        """The same as :meth:`group`; *between* changes something before each step of the comparison."""
+        plan, comparison = begin_plan(self.snapshot, key, now=self.now, observed=self._observed, options=self.options)
+        if plan.record is None:
+            return
+        self._carry_out(plan)
+        batches = []
+        for batch in comparison:
+            batches.append(batch)
+            between()
+        self.records.groups[key] = compared(plan.record, Outdated.merge(batches))
 
     def pool(self, key: str) -> PoolPlan:
         """Plan the pool *key* and carry the plan out."""

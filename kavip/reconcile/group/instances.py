@@ -4,7 +4,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kavip.api.address import Address
 from kavip.api.group import GroupVirtualIPStatus, InstanceStatus, KeepalivedGroup
@@ -28,6 +28,17 @@ class _Master:
     state: str
 
 
+class MasterDoubts(NamedTuple):
+    """
+    By the name of a doubt, what is reported of a master only after it has lasted.
+
+    *waits*: after how many seconds to look at the masters again.
+    """
+
+    unconfirmed: Mapping[str, Unconfirmed]
+    waits: tuple[float, ...]
+
+
 def subjects_of(group: KeepalivedGroup | None, desired: Desired) -> Iterator[tuple[str, VipOrInstance]]:
     """The instances and VIPs whose master the status reports, each with the name of its doubt."""
     model = desired.configuration.model
@@ -35,6 +46,20 @@ def subjects_of(group: KeepalivedGroup | None, desired: Desired) -> Iterator[tup
         yield f"instance {instance.name}", instance.name
     for address in group.virtual_ips if group else ():
         yield f"VIP {address}", address
+
+
+def master_doubts(
+    group: KeepalivedGroup, desired: Desired, mastership: Mastership, before: Mapping[str, Unconfirmed]
+) -> MasterDoubts:
+    """What is doubtful of the masters that the status reports; *before*: what the last plan found so."""
+    unconfirmed, waits = {}, []
+    for name, subject in subjects_of(group, desired):
+        master = mastership.master_of(subject)
+        if master.reason in throttle.UNCERTAIN:
+            unconfirmed[name] = throttle.unconfirmed(master.reason, before.get(name), at=mastership.at)
+        if wait := throttle.next_master_check(master, unconfirmed.get(name), mastership):
+            waits.append(wait)
+    return MasterDoubts(unconfirmed, tuple(waits))
 
 
 def instances_of(

@@ -6,9 +6,10 @@ The ConfigMap is written before the pods are annotated. An object that another p
 condition reports it. A problem of one Service, such as a bad line or a missing VRID, never stops the group.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from kavip.api.group import KeepalivedGroup
 from kavip.names import ConditionType
@@ -17,11 +18,13 @@ from kavip.reconcile.group.configtemplate import PATIENCE
 from kavip.reconcile.group.desired import Desired, desired_of
 from kavip.reconcile.group.existing import existing_of
 from kavip.reconcile.group.inactive import accepted_events, plan_outside
+from kavip.reconcile.group.instances import master_doubts
 from kavip.reconcile.group.moves import moves_of
-from kavip.reconcile.group.outdated import find_outdated
+from kavip.reconcile.group.outdated import Comparison, Outdated
 from kavip.reconcile.group.rollout import Rollout, plan_rollout
 from kavip.reconcile.group.status import condition_states, status_of, status_patches
-from kavip.reconcile.observed import neighbours
+from kavip.reconcile.observed import neighbours, strangers
+from kavip.reconcile.observed.mastership import Mastership
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import GroupPlan, GroupRecord, ReconcileOptions
 from kavip.reconcile.rollout import peers
@@ -30,6 +33,17 @@ from kavip.snapshot import Snapshot
 
 _NOTHING_OBSERVED: Final = Observed()
 _DEFAULTS: Final = ReconcileOptions()
+
+
+class BegunPlan(NamedTuple):
+    """
+    The *plan* of a group, and the *comparison* of its Services that belongs to it.
+
+    The comparison comes after the writes. It may take long, so other keys get a turn between two of its steps.
+    """
+
+    plan: GroupPlan
+    comparison: Iterable[Outdated] = ()
 
 
 def plan_group(
@@ -41,49 +55,76 @@ def plan_group(
     options: ReconcileOptions = _DEFAULTS,
 ) -> GroupPlan:
     """The plan of the group with *key*: its writes, and those of its Services whose conditions are outdated."""
+    plan, comparison = begin_plan(snapshot, key, now=now, observed=observed, options=options)
+    outdated = Outdated.merge(tuple(comparison))
+    waits = [each for each in (plan.requeue_after, outdated.requeue_after) if each is not None]
+    return replace(
+        plan,
+        also=outdated.services,
+        also_low_priority=outdated.reworded,
+        record=plan.record and compared(plan.record, outdated),
+        requeue_after=min(waits, default=None),
+    )
+
+
+def compared(record: GroupRecord, outdated: Outdated) -> GroupRecord:
+    """The *record* of a plan after its comparison has found what is *outdated*."""
+    return replace(record, unconfirmed=outdated.unconfirmed, obstructed=outdated.obstructed)
+
+
+def begin_plan(
+    snapshot: Snapshot,
+    key: str,
+    *,
+    now: datetime,
+    observed: Observed = _NOTHING_OBSERVED,
+    options: ReconcileOptions = _DEFAULTS,
+) -> BegunPlan:
+    """The same as :func:`plan_group`, before any Service is compared."""
     group = snapshot.any_group(key)
     if group is None or group.metadata.deletion_timestamp:
-        return GroupPlan()  # the garbage collector deletes its objects
+        return BegunPlan(GroupPlan())  # the garbage collector deletes its objects
     if key in snapshot.outside:
-        return plan_outside(snapshot, group, now=now)
+        return BegunPlan(plan_outside(snapshot, group, now=now))
     return _plan(snapshot, group, observed, options=options, now=now)
 
 
 def _plan(
     snapshot: Snapshot, group: KeepalivedGroup, observed: Observed, *, options: ReconcileOptions, now: datetime
-) -> GroupPlan:
+) -> BegunPlan:
     """The plan of a group that kavip serves. Each step reads the results of the steps before it."""
     existing = existing_of(snapshot, group, observed, now=now)
     desired = desired_of(snapshot, group, observed, existing=existing, options=options, now=now)
     if desired.is_held:
-        return GroupPlan(rendering=desired.rendering, requeue_after=PATIENCE)
+        return BegunPlan(GroupPlan(rendering=desired.rendering, requeue_after=PATIENCE))
     rollout = plan_rollout(group, observed, existing=existing, desired=desired, options=options, now=now)
 
     serving = ServingGroup.of(snapshot, group.key, observed)
     mastership = serving.mastership(observed)
-    outdated = find_outdated(serving, desired, mastership, observed.records.group(group.key))
+    record = observed.records.group(group.key)
+    doubts = master_doubts(group, desired, mastership, record.unconfirmed_masters)
     status = status_of(
         group,
         existing=existing,
         desired=desired,
         rollout=rollout,
         mastership=mastership,
-        doubts=outdated.doubts,
+        doubts=doubts.unconfirmed,
     )
     moves = moves_of(
         snapshot,
         group,
         status=status,
         desired=desired,
-        allowance=observed.records.group(group.key).allowance,
+        allowance=record.allowance,
         at=mastership.at,
     )
     states = condition_states(
         snapshot, group, observed, existing=existing, desired=desired, rollout=rollout, mastership=mastership
     )
 
-    waits = (*outdated.waits, *_waits(group, observed, desired, rollout))
-    return GroupPlan(
+    waits = (*doubts.waits, *_waits(group, observed, desired, rollout, mastership))
+    plan = GroupPlan(
         writes=(
             *rollout.objects.applies,
             *rollout.objects.pods.writes,
@@ -96,21 +137,25 @@ def _plan(
         record=GroupRecord(
             desired.reserved,
             desired.excluded,
-            outdated.doubts,
-            outdated.obstructed,
+            record.unconfirmed,
+            doubts.unconfirmed,
+            record.obstructed,
             moves.allowance,
             rollout.objects.pods.annotated,
         ),
         target=rollout.target,
         pod_allowance=rollout.objects.pods.allowance,
         requeue_after=min(waits, default=None),
-        also=outdated.services,
-        also_low_priority=outdated.reworded,
     )
+    return BegunPlan(plan, Comparison(serving, desired, mastership, record))
 
 
-def _waits(group: KeepalivedGroup, observed: Observed, desired: Desired, rollout: Rollout) -> Iterator[float]:
+def _waits(
+    group: KeepalivedGroup, observed: Observed, desired: Desired, rollout: Rollout, mastership: Mastership
+) -> Iterator[float]:
     """After how many seconds to reconcile the group again, because no watch event will report the change."""
+    if mastership.strangers and not mastership.are_nodes_known(mastership.asked):
+        yield strangers.PATIENCE  # whether they count may change with time, and with any node's answer
     if desired.is_rolling or desired.is_moving:
         yield peers.RECHECK
     if desired.awaits_groups:

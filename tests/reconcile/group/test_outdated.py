@@ -141,6 +141,53 @@ def one_by_one(shards: Shards, **_more: object) -> Mapping[str, Shard]:
 @given(st.booleans(), st.randoms(use_true_random=False))
 def test_a_plan_is_the_same_with_and_without_memory(shared: bool, luck: random.Random) -> None:
     """After any history, the plan equals that of a controller without memory that treats every Service as special."""
+    simulation = served_group(luck, shared=shared)
+    histories = []
+    for _ in range(15):
+        happen(simulation, luck, shared=shared)
+        simulation.later(luck.choice((0, 1, 5)))
+        histories.append((forgetful(simulation), simulation.group()))
+    for then, kept in histories:
+        with patch.object(units, "combine", one_by_one):
+            assert then.plan(Key(KeyKind.GROUP, GROUP)) == kept
+
+
+@pytest.mark.slow
+@examples(60, deadline=None)
+@given(st.booleans(), st.randoms(use_true_random=False))
+def test_changes_between_the_steps_of_a_comparison_are_not_missed(shared: bool, luck: random.Random) -> None:
+    """The plan after an interrupted comparison finds the same outdated Services as a controller without memory."""
+    simulation = served_group(luck, shared=shared)
+    histories = []
+    with patch.object(outdated, "BATCH", 1):
+        for _ in range(8):
+            simulation.group_in_steps(lambda: happen(simulation, luck, shared=shared))
+            simulation.later(luck.choice((0, 1, 5)))
+            histories.append((forgetful(simulation), simulation.plan_group()))
+    for then, kept in histories:
+        found = then.plan_group()
+        assert (found.also, found.also_low_priority) == (kept.also, kept.also_low_priority)
+        assert found.record == kept.record
+
+
+def test_a_namespace_that_is_allowed_for_a_moment_leaves_nothing_served() -> None:
+    """It was not allowed when the comparison began, and is not allowed afterwards."""
+    simulation = served_group(Fair(), shared=True)
+    group = simulation.snapshot.groups[GROUP]
+    spec = msgspec.structs.replace(group.spec, allowed_namespaces=LabelSelector(match_labels={"env": "prod"}))
+    simulation.snapshot.put(msgspec.structs.replace(group, spec=spec))
+    simulation.snapshot.put(build.namespace("shop", env="prod"))
+    for _ in range(2):
+        assert simulation.plan_group().also == ()
+    simulation.snapshot.put(build.namespace("shop", env="test"))
+    with patch.object(outdated, "BATCH", 1):
+        simulation.group_in_steps(lambda: simulation.snapshot.put(build.namespace("shop", env="prod")))
+    simulation.snapshot.put(build.namespace("shop", env="test"))
+    assert simulation.plan_group().also == tuple(Key(KeyKind.SERVICE, key) for key in SERVICES)
+
+
+def served_group(luck: random.Random, *, shared: bool) -> SimulatedCluster:
+    """A group with Services whose conditions are written."""
     simulation = SimulatedCluster(cluster(some_group(luck, shared=shared), build.namespace("shop")))
     for number, key in enumerate(SERVICES):
         simulation.snapshot.put(
@@ -151,23 +198,17 @@ def test_a_plan_is_the_same_with_and_without_memory(shared: bool, luck: random.R
         simulation.agents = some_answers(simulation, luck)
     for key in SERVICES:
         simulation.service(key)
-    histories = []
-    for _ in range(15):
-        happen(simulation, luck, shared=shared)
-        simulation.later(luck.choice((0, 1, 5)))
-        snapshot = simulation.snapshot
-        stores = snapshot.groups, snapshot.nodes, snapshot.namespaces, snapshot.services, snapshot.pools
-        every: list[Iterable[Object]] = [each.values() for each in stores]
-        then = SimulatedCluster(Snapshot.from_objects(chain.from_iterable(every)), agents=simulation.agents)
-        then.objects, then.records, then.now = (
-            deepcopy(simulation.objects),
-            deepcopy(simulation.records),
-            simulation.now,
-        )
-        histories.append((then, simulation.group()))
-    for then, kept in histories:
-        with patch.object(units, "combine", one_by_one):
-            assert then.plan(Key(KeyKind.GROUP, GROUP)) == kept
+    return simulation
+
+
+def forgetful(simulation: SimulatedCluster) -> SimulatedCluster:
+    """The same cluster with a controller that has no memory of its plans."""
+    snapshot = simulation.snapshot
+    stores = snapshot.groups, snapshot.nodes, snapshot.namespaces, snapshot.services, snapshot.pools
+    every: list[Iterable[Object]] = [each.values() for each in stores]
+    then = SimulatedCluster(Snapshot.from_objects(chain.from_iterable(every)), agents=simulation.agents)
+    then.objects, then.records, then.now = deepcopy(simulation.objects), deepcopy(simulation.records), simulation.now
+    return then
 
 
 class Fair(random.Random):
@@ -184,16 +225,7 @@ class Fair(random.Random):
 
 def test_an_edit_of_a_served_service_is_noticed() -> None:
     """Its conditions have an old generation. The other Services are known as served and are not compared again."""
-    simulation = SimulatedCluster(cluster(some_group(Fair(), shared=True), build.namespace("shop")))
-    for number, key in enumerate(SERVICES):
-        simulation.snapshot.put(
-            build.service(key, group=GROUP, type="ClusterIP", external_ips=[f"198.51.100.{number + 1}"])
-        )
-    for _ in range(3):
-        simulation.group()
-        simulation.agents = some_answers(simulation, Fair())
-    for key in SERVICES:
-        simulation.service(key)
+    simulation = served_group(Fair(), shared=True)
     for _ in range(2):
         assert simulation.plan_group().also == ()
     before = simulation.snapshot.services[SERVICES[3]]
