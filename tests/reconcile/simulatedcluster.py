@@ -29,7 +29,7 @@ from kavip.api.workload import (
 from kavip.podtemplate.defaulttemplate import NO_TEMPLATE, DefaultTemplate
 from kavip.reconcile.group.manifests import digest
 from kavip.reconcile.group.outdated import Outdated
-from kavip.reconcile.group.reconcile import begin_plan, compared, plan_group
+from kavip.reconcile.group.reconcile import BegunPlan, begin_plan, compared, plan_group
 from kavip.reconcile.observed.agentstates import AgentStates, ExcludedInstance, NodeState
 from kavip.reconcile.observed.objects import OwnedObjects
 from kavip.reconcile.observed.observed import Observed
@@ -152,6 +152,10 @@ class SimulatedCluster:
         """The plan of the group *key*."""
         return plan_group(self.snapshot, key, now=self.now, observed=self._observed, options=self.options)
 
+    def begin_group(self, key: str = GROUP) -> BegunPlan:
+        """The plan of the group *key*, before any Service is compared."""
+        return begin_plan(self.snapshot, key, now=self.now, observed=self._observed, options=self.options)
+
     def service(self, key: str) -> ServicePlan:
         """Plan the Service *key* and carry the plan out."""
         plan = self.plan_service(key)
@@ -172,7 +176,7 @@ class SimulatedCluster:
 
     def group_in_steps(self, between: Callable[[], object], key: str = GROUP) -> None:
         """The same as :meth:`group`; *between* changes something before each step of the comparison."""
-        plan, comparison = begin_plan(self.snapshot, key, now=self.now, observed=self._observed, options=self.options)
+        plan, comparison = self.begin_group(key)
         if plan.record is None:
             return
         self._carry_out(plan)

@@ -24,6 +24,7 @@ Reconciles one KeepalivedGroup. PURE.
   :mod:`~kavip.reconcile.group.manifests`: these objects as data;
   :mod:`~kavip.reconcile.group.podtemplate`: the DaemonSet after the patches of its pods;
 * :mod:`~kavip.reconcile.group.outdated`: the Services whose conditions are outdated;
+  :mod:`~kavip.reconcile.group.served`: those that are served and report it, which need no comparison;
 * :mod:`~kavip.reconcile.group.status`: the status, and its conditions :mod:`~kavip.reconcile.group.accepted`,
   :mod:`~kavip.reconcile.group.programmed`, :mod:`~kavip.reconcile.group.ready`;
   :mod:`~kavip.reconcile.group.instances`: which node is master of each instance and VIP;

@@ -2,26 +2,25 @@
 Finds the Services of a group whose conditions are outdated, a batch at a time.
 
 Other keys get a turn between two batches, so the Snapshot may change there. The comparison goes on with the members,
-the nodes and the agents' answers that it began with: each such change enqueues the group, or the Service, again. A
-group has thousands of Services, whose conditions stay right until something changes that they depend on. Services
-that are served and report it are remembered, and skipped until their object changes or a node reports a change of their
-VIPs. The Snapshot keeps that memory (:mod:`kavip.memo`).
+the nodes and the agents' answers that it began with: each such change enqueues the group, or the Service, again.
+
+A group has thousands of Services, whose conditions stay right until something changes that they depend on. So those
+that are served and report it are skipped (:mod:`~kavip.reconcile.group.served`).
 """
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Final
 
-from kavip.api.address import Address
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
-from kavip.memo import change_of
 from kavip.names import ConditionType, Reason
 from kavip.reconcile.group.desired import Desired
-from kavip.reconcile.observed.agentstates import NO_STATES, ExcludedInstance, NodeState
+from kavip.reconcile.group.served import Circumstances, ServedServices, allowed_namespaces
 from kavip.reconcile.observed.mastership import Mastership
 from kavip.reconcile.plan import ConditionChange, GroupRecord, Key, KeyKind, Unconfirmed
 from kavip.reconcile.service import throttle
@@ -30,9 +29,8 @@ from kavip.reconcile.service.programmed import programmed_state
 from kavip.reconcile.service.vips import ServiceVIPs, ServingGroup
 from kavip.snapshot.membership import part_of
 
-BATCH: Final = 100
-"""Services that are compared in one step: 5 to 10 ms."""
-_SPARE: Final = 1000
+BATCH: Final = 50
+"""Services that are compared in one step: about 5 ms."""
 _NAME: Final = attrgetter("name")
 _KEY: Final = attrgetter("key")
 
@@ -72,26 +70,43 @@ class Comparison:
     """
 
     def __init__(self, serving: ServingGroup, desired: Desired, mastership: Mastership, record: GroupRecord) -> None:
-        """Find the Services to compare, and compare none before the first step."""
+        """Compare nothing before the first step."""
         self._serving, self._mastership, self._record = serving, mastership, record
         self._problems = _problems(desired)
         self._special = self._problems.keys() | serving.snapshot.ledger.disputing()
-        members = serving.snapshot.parts(serving.key)
-        self._memory = _refresh_memory(serving, mastership, sum(map(len, members.values())))
-        self._services = _unknown(members, self._memory, self._special)
-        self._allowed = _allowed(serving)
+        self._members = serving.snapshot.parts(serving.key)
+        kept = serving.snapshot.memory(serving.key)
+        self._served = kept.state(ServedServices) if mastership.is_undisputed(kept) else ServedServices()
+        self._circumstances = Circumstances.of(serving)
 
     def __iter__(self) -> Iterator[Outdated]:
-        """Compare :data:`BATCH` Services in each step."""
-        for first in range(0, len(self._services), BATCH):
-            if _allowed(self._serving) != self._allowed:
-                self._memory.circumstances = None  # what follows is true of other circumstances
-            yield self._compare(self._services[first : first + BATCH])
+        """Compare about :data:`BATCH` Services in each step."""
+        self._served.begin(self._circumstances, self._serving.states, self._members.keys())
+        for services in self._batches():
+            yield self._compare(services)
+
+    def _batches(self) -> Iterator[Sequence[Service]]:
+        """The Services to compare: those that are not known as served, and the special ones."""
+        special = defaultdict[str, list[str]](list)
+        for key in sorted(self._special):
+            special[part_of(key)].append(key)
+        waiting = list[Service]()
+        for share, members in self._members.items():
+            others = self._served.others(share, members)
+            waiting += others
+            if share in special:
+                waiting += _among(members, set(special[share]).difference(each.key for each in others))
+            for _ in range(len(waiting) // BATCH):
+                yield waiting[:BATCH]
+                del waiting[:BATCH]
+        if waiting:
+            yield waiting
 
     def _compare(self, services: Sequence[Service]) -> Outdated:
         serving, mastership, record = self._serving, self._mastership, self._record
         outdated, reworded, waits, obstructed = list[Key](), list[Key](), list[float](), set[str]()
         unconfirmed = dict[str, Unconfirmed]()
+        is_allowed_as_before = allowed_namespaces(serving) == self._circumstances.allowed
         for service in services:
             if throttle.stored_condition(service, ConditionType.SERVICE_PROGRAMMED) is None:
                 continue
@@ -116,9 +131,10 @@ class Comparison:
                 confirmed
                 and (state.status, confirmed.reason) == ("True", Reason.MASTER)  # endpoints may change with any slice
                 and service.key not in self._special
+                and is_allowed_as_before
                 and mastership.strangers.keys().isdisjoint(vips.addresses)  # these may count later
             ):
-                self._memory.served[id(service)] = _Served(service, vips.addresses)
+                self._served.add(service, vips.addresses)
         return Outdated(
             services=tuple(outdated),
             reworded=tuple(reworded),
@@ -128,109 +144,16 @@ class Comparison:
         )
 
 
+def _among(members: Sequence[Service], keys: Iterable[str]) -> Iterator[Service]:
+    """The Services with *keys* that are in *members*, which are sorted by key."""
+    for key in sorted(keys):
+        at = bisect_left(members, key, key=_KEY)
+        yield from (each for each in members[at : at + 1] if each.key == key)
+
+
 def _problems(desired: Desired) -> Mapping[str, Refusal]:
     """By Service, why it is not served as it requests."""
     model = desired.configuration.model
     problems = dict(model.problems) if model else {}
     problems |= {member.key: member.problem for member in desired.members.troubled if member.problem}
     return {**problems, **desired.excluded}
-
-
-# --- the memory -------------------------------------------------------------------------------------------------------
-class _Served(NamedTuple):
-    """A Service that is served and reports it. The object is kept, so that no other object gets its identity."""
-
-    service: Service
-    vips: tuple[Address, ...]
-
-
-class _Circumstances(NamedTuple):
-    """What conditions depend on, besides the Service, its problem, the holders of its VIPs, and the nodes' masters."""
-
-    has_group: bool
-    allowed: tuple[str, ...] | None
-    has_nodes: bool
-    ready: tuple[str, ...]
-    apart: tuple[tuple[str, tuple[ExcludedInstance, ...], frozenset[str], frozenset[str]], ...]
-    routed: tuple[tuple[str, frozenset[str]], ...]
-
-
-class _Memory:
-    """The Services of one group that are *served*, by identity, under the *circumstances* of the last plan."""
-
-    circumstances: _Circumstances | None = None
-    states: Mapping[str, NodeState] = NO_STATES
-
-    def __init__(self) -> None:
-        self.served: dict[int, _Served] = {}
-        self.seen: dict[str, tuple[tuple[Service, ...], tuple[Service, ...]]] = {}
-        """The shares of members that were read last, and those of their Services that were not served."""
-
-
-def _refresh_memory(serving: ServingGroup, mastership: Mastership, members: int) -> _Memory:
-    """The Services that are still served; the caller adds those that it finds."""
-    kept = serving.snapshot.memory(serving.key)
-    if not mastership.is_undisputed(kept):
-        return _Memory()
-    memory, circumstances = kept.state(_Memory), _circumstances(serving)
-    if memory.circumstances != circumstances or len(memory.served) > 2 * members + _SPARE:  # most are old objects
-        memory.served.clear()
-        memory.seen.clear()
-    elif changed := _changed(memory.states, serving.states):
-        memory.served = {key: each for key, each in memory.served.items() if changed.isdisjoint(each.vips)}
-        memory.seen.clear()
-    memory.circumstances, memory.states = circumstances, serving.states
-    return memory
-
-
-def _changed(before: Mapping[str, NodeState], after: Mapping[str, NodeState]) -> set[Address]:
-    """
-    The VIPs that a node has started or stopped to run, or to be master of, or to hear claims on.
-
-    Both have the same nodes.
-    """
-    found: set[Address] = set()
-    for node, state in after.items():
-        if state is not before[node]:
-            found |= (state.runs ^ before[node].runs) | (state.masters ^ before[node].masters)
-            found |= {each.address for each in {*state.claimed} ^ {*before[node].claimed}}
-    return found
-
-
-def _unknown(
-    members: Mapping[str, tuple[Service, ...]], memory: _Memory, special: Collection[str]
-) -> Sequence[Service]:
-    """The Services to compare: those that are not known as served, and the *special* ones."""
-    served, found = memory.served, list[Service]()
-    for share, some in members.items():
-        known, rest = memory.seen.get(share, ((), ()))
-        if known is not some:
-            change = change_of(known, some)
-            gone = set(map(id, change.left))
-            rest = tuple(each for each in (*rest, *change.come) if id(each) not in gone)
-        elif not rest:
-            continue
-        rest = tuple(each for each in rest if id(each) not in served)
-        memory.seen[share] = some, rest
-        found += rest
-    for key in sorted(special):
-        there = members.get(part_of(key), ())
-        at = bisect_left(there, key, key=_KEY)
-        found += [each for each in there[at : at + 1] if each.key == key and id(each) in served]
-    return found
-
-
-def _circumstances(serving: ServingGroup) -> _Circumstances:
-    states = sorted(serving.states.items())
-    apart = tuple((node, state.excluded, state.unready, state.missing) for node, state in states)
-    routed = tuple((node, state.routed) for node, state in states if state.fails_to_route)
-    is_there = serving.group is not None
-    return _Circumstances(is_there, _allowed(serving), serving.has_nodes, serving.ready, apart, routed)
-
-
-def _allowed(serving: ServingGroup) -> tuple[str, ...] | None:
-    """The namespaces that the group allows; None: all of them."""
-    group, snapshot = serving.group, serving.snapshot
-    if group is None or group.spec.allowed_namespaces is None:
-        return None
-    return tuple(sorted(name for name in snapshot.namespaces if snapshot.allows(group, name)))

@@ -1,11 +1,13 @@
 """The cost of the plan after an event, in operations: it does not grow with the Services of a Shared group."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from kavip import names
 from kavip.api.group import Instances
 from kavip.api.service import Service
+from kavip.reconcile.group.outdated import BATCH, Outdated
 from kavip.reconcile.observed.agentstates import BACKUP, MASTER, AgentStates, InstanceState, NodeState
 from kavip.reconcile.plan import Key, KeyKind
 from kavip.vrrp.compact import is_compact
@@ -105,3 +107,28 @@ def test_a_service_that_shares_an_address_reads_only_its_shard_again() -> None:
     """Both Services of the address become special, so their shards are combined again, and the others are not."""
     few, many = costs(lambda _: serving(NEW, "198.18.0.1"))
     assert many - few < 150 * (CROWDS[1] - CROWDS[0]) / 2
+
+
+def test_a_comparison_of_all_services_never_takes_long_at_once() -> None:
+    """The plan begins at the same cost among few and many, and each step costs the same; there are more of them."""
+    begins, largest, sums = [], [], []
+    for size in CROWDS:
+        simulation = crowd(size)
+        simulation.plan_group()
+        states = simulation.agents.states_of(GROUP)
+        changed = replace(states["n2"], missing=frozenset({"vlan20"}))
+        simulation.agents = simulation.agents.with_state(GROUP, "n2", state=changed)
+        begun: list[Iterator[Outdated]] = []
+        begins.append(instructions(partial(begin, simulation, begun)))
+        steps = [instructions(partial(next, begun[0], None)) for _ in range(size // BATCH + 1)]
+        assert next(begun[0], None) is None
+        largest.append(max(steps))
+        sums.append(sum(steps))
+    assert begins[1] <= 1.02 * begins[0]
+    assert largest[1] <= 1.25 * largest[0]  # it also reads the shares of what it compares
+    assert sums[1] > 5 * sums[0]
+
+
+def begin(simulation: SimulatedCluster, begun: list[Iterator[Outdated]]) -> None:
+    """Begin the plan of the group, and put its comparison into *begun*."""
+    begun.append(iter(simulation.begin_group().comparison))
