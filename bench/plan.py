@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from bench import events
+from bench import events, hold
 from bench.objects import LARGE, NEW, almost_full, cluster, pool, service
 from bench.reference import NAME, decoding
 from bench.settled import NOW
@@ -50,6 +50,7 @@ def main() -> None:
         narrow, wide = in_turns(*(clock(planning(each, service(NEW))) for each in snapshots))
     flat("growth with the cluster, 1,000 nodes / 5", narrow, wide, most=MOST)
     events.table()
+    hold.table()
 
 
 def plans(snapshot: Snapshot) -> Iterator[tuple[str, Callable[[], object]]]:
