@@ -5,6 +5,7 @@ Every value from a user stays a string if Kubernetes requires one; no value is e
 absent from the group is absent here too, so that server-side apply removes it.
 """
 
+import base64
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
@@ -16,7 +17,7 @@ import msgspec
 from kavip import names
 from kavip.api.agentconfig import DetectionConfig, LocalTrack, encode_config
 from kavip.api.group import CaFrom, GroupSpec, KeepalivedGroup
-from kavip.reconcile.rollout.configmap import PublishedRevisions, agent_config, compressed, secret_folder
+from kavip.reconcile.rollout.configmap import PublishedRevisions, agent_config, secret_folder
 from kavip.vrrp import targets, tracking
 
 CONFIG_DIR: Final = "/etc/kavip/config"
@@ -86,7 +87,7 @@ def config_map(
         metadata["annotations"] = {names.SWITCH_AT_ANNOTATION: config.switch_at}
     body: Manifest = {"apiVersion": "v1", "kind": names.CONFIG_MAP, "metadata": metadata, "data": data}
     if following is not None and following.content != current.content:
-        body["binaryData"] = {names.NEXT_KEY: compressed(following.content)}
+        body["binaryData"] = {names.NEXT_KEY: base64.b64encode(following.packed).decode()}
     return body
 
 

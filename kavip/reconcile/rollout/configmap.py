@@ -88,6 +88,11 @@ class Revision:
         return in_full(self.content)
 
     @cached_property
+    def packed(self) -> bytes:
+        """*content* compressed, as the next text is published: the same bytes for the same text."""
+        return gzip.compress(self.content.encode(), mtime=0)
+
+    @cached_property
     def running(self) -> Mapping[str, RunningInstance]:
         """The VRRP instances of the text, by name."""
         return running_instances(self.content)
@@ -154,11 +159,6 @@ def read_published(configmap: ConfigMap | None, wanted: NodeSettings) -> Publish
 def secret_folder(secret: str) -> str:
     """A name for the mount and the volume of a Secret, whose own name may be too long or have dots."""
     return hashlib.sha256(secret.encode()).hexdigest()[:8]
-
-
-def compressed(text: str) -> str:
-    """*text* in the form of ``binaryData``: the same bytes for the same text."""
-    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
 def agent_config(published: PublishedRevisions) -> AgentConfig:

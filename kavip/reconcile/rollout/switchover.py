@@ -11,7 +11,6 @@ An announcement that comes too early would only be called off. So each further o
 node whose kubelet refreshes its mounts once a minute sees it in time.
 """
 
-import gzip
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -126,7 +125,7 @@ def _waits(current: Revision, following: Revision, waiting: Sequence[NodeReadine
 
 
 def _oversized(current: Revision, following: Revision) -> str:
-    size = len(current.content) + len(gzip.compress(following.content.encode(), mtime=0)) + _RESERVED_BYTES
+    size = len(current.content) + len(following.packed) + _RESERVED_BYTES
     if size <= LARGEST:
         return ""
     return (

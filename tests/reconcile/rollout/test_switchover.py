@@ -1,5 +1,7 @@
 """Changes that all nodes make at one instant: all nodes switch, or none does."""
 
+import base64
+import gzip
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -63,6 +65,28 @@ def test_pods_are_annotated_at_each_step() -> None:
         seen += sorted(set(annotations(site.simulation.group()).values()))
     assert is_done(site)
     assert len(seen) == len(set(seen)) == 3
+
+
+def test_each_plan_compresses_the_next_text_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan needs its size and its bytes, the bytes twice: compressing the text of a large group takes long."""
+    site, compress, texts = Site.of(**MULTICAST), gzip.compress, list[bytes]()
+
+    def counted(text: bytes, *, mtime: int) -> bytes:
+        texts.append(text)
+        return compress(text, mtime=mtime)
+
+    monkeypatch.setattr(gzip, "compress", counted)
+    site.edit(**UNICAST)
+    counts, published = set[int](), set[tuple[str, str]]()
+    while site.published.next or not published:
+        texts.clear()
+        site.simulation.plan_group()
+        counts.add(len(texts))
+        site.tick()
+        published |= (site.simulation.objects.configmaps[GROUP].binary_data or {}).items()
+    assert max(counts) == 1
+    packed = compress(site.published.current.content.encode(), mtime=0)
+    assert published == {("next.conf.gz", base64.b64encode(packed).decode())}
 
 
 HINDRANCES: dict[str, tuple[dict[str, Any], str]] = {
