@@ -19,6 +19,7 @@ from kavip.api.meta import Condition
 from kavip.api.pool import PoolInterface, PoolRouting, Usage, VIPPool
 from kavip.api.service import Service
 from kavip.names import ConditionType, Reason
+from kavip.reconcile.group.inactive import is_ignored
 from kavip.snapshot import Object, Snapshot
 from kavip.vrrp.drain import drain_signal
 from kavip.vrrp.keys import address_key
@@ -168,7 +169,7 @@ def _service_vips(snapshot: Snapshot, masters: Masters) -> Iterator[VirtualIPRow
         group, problem = _group_of(snapshot, service), _first_problem(service, _ANNOUNCING)
         if not any(each.type.startswith(f"{names.KAVIP_GROUP}/") for each in service.status.conditions or ()):
             if service.is_load_balancer and not service.virtual_ips and group in known:
-                yield VirtualIPRow("", key, group, "", "", Reason.PENDING, _UNSEEN)
+                yield VirtualIPRow("", key, group, "", "", *_unseen(snapshot.any_group(group)))
             continue
         for address in service.virtual_ips:
             master = masters.get((group, address)) if group in known else None
@@ -200,6 +201,18 @@ def _state(
     if problem is not None:
         return problem.reason, problem.message
     return (Reason.MASTER.value, message) if message and not is_known else (Reason.UNKNOWN.value, "")
+
+
+def _unseen(group: KeepalivedGroup | None) -> tuple[str, str]:
+    """
+    The state of a Service of *group* without a condition of kavip, and the message for it.
+
+    A default group that kavip ignores adopts no Service, so the controller writes nothing about it.
+    """
+    if group is None or not is_ignored(group):
+        return Reason.PENDING, _UNSEEN
+    _, message = _group_state(group)
+    return Reason.GROUP_NOT_FOUND, f"kavip does not serve KeepalivedGroup {group.key}: {message}"
 
 
 def _first_problem(service: Service, kinds: Iterable[ConditionType]) -> Condition | None:

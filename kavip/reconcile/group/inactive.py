@@ -44,6 +44,20 @@ def plan_outside(snapshot: Snapshot, group: KeepalivedGroup, *, now: datetime) -
     return _plan(group, {ConditionType.ACCEPTED: verdict, **states}, now=now)
 
 
+def is_ignored(group: KeepalivedGroup) -> bool:
+    """
+    Whether the controller has reported that ``group_namespaces`` leaves the namespace of *group* out.
+
+    A group that it serves has ``Programmed`` too, and not with this reason.
+    """
+    accepted, programmed = (
+        conditions.find(group.status.conditions, kind) for kind in (ConditionType.ACCEPTED, ConditionType.PROGRAMMED)
+    )
+    if accepted is None or (accepted.status, accepted.reason) != ("False", Reason.INVALID):
+        return False
+    return programmed is None or programmed.reason == Reason.INVALID
+
+
 def accepted_events(group: KeepalivedGroup, accepted: ConditionState) -> tuple[Notice, ...]:
     """One Event if the reason of ``Accepted`` changes."""
     old = conditions.find(group.status.conditions, ConditionType.ACCEPTED)
