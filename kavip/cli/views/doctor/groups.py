@@ -15,18 +15,21 @@ from kavip.cli.views.doctor.inspection import Inspection
 from kavip.ipam.pool import Pool
 from kavip.ipam.ranges import Range, find, subtract
 from kavip.names import ConditionType, Reason
+from kavip.reconcile.group.inactive import is_ignored
 from kavip.snapshot import Snapshot
 
 _MOST: Final = 20  # addresses of nodes that findings about a pool name
 
 
 def default_groups(found: Inspection) -> Iterator[Finding]:
-    """Check that at most one group is the default one."""
-    snapshot = Snapshot.from_objects(found.objects)
-    for each in snapshot.every_group:
-        if each.is_default and snapshot.default_group is not None and each.key != snapshot.default_group.key:
+    """Check that at most one group that kavip serves is the default one."""
+    every = Snapshot.from_objects(found.objects).every_group
+    labelled = [each for each in every if each.is_default and not is_ignored(each)]
+    default = min(labelled, key=lambda each: each.metadata.age_key, default=None)
+    for each in labelled:
+        if default is not None and each is not default:
             yield Finding(
-                f"KeepalivedGroup {each.key} is labelled as default group, and so is {snapshot.default_group.key}, "
+                f"KeepalivedGroup {each.key} is labelled as default group, and so is {default.key}, "
                 "which is older and counts",
                 f"kubectl label keepalivedgroup {quote(each.metadata.name)} "
                 f"--namespace={quote(each.metadata.namespace)} {names.DEFAULT_GROUP_LABEL}-",

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from kavip.api.agent import KeepalivedReport, NodeProblem, ProblemCode
+from kavip.api.group import KeepalivedGroup
 from kavip.api.installation import Heartbeat
 from kavip.cli.views.doctor.checks import CHECKS, MOST, DoctorReport, diagnose
 from kavip.cli.views.doctor.inspection import DryRun, Gap, Right, Source
 from kavip.cli.views.doctor.nodes import LATE, SKEW, contested
 from kavip.cli.views.doctor.programs import needed_rights
+from kavip.snapshot import Snapshot
 from tests.cli.views.doctor.soundcluster import (
     NOW,
     agent,
@@ -29,6 +31,7 @@ from tests.cli.views.doctor.soundcluster import (
     speaker,
     workload,
 )
+from tests.reconcile.simulatedcluster import SimulatedCluster
 from tests.support import build, rights
 
 
@@ -183,6 +186,14 @@ def test_every_check_is_broken_once() -> None:
     assert len({each.name for each in CHECKS}) == len({each.looks_for for each in CHECKS}) == len(CHECKS)
 
 
+def ignored(key: str, *, created: str) -> KeepalivedGroup:
+    """A default group in a namespace that groupNamespaces leaves out, as the controller reports it."""
+    group = build.group(key, default=True, created=created)
+    simulation = SimulatedCluster(Snapshot.from_objects([group], group_namespaces=["lb"]))
+    simulation.group(key)
+    return simulation.snapshot.outside[key]
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -239,6 +250,7 @@ def test_every_check_is_broken_once() -> None:
         pytest.param({"heartbeats": (heartbeat("n1", seconds=SKEW.total_seconds()),)}, id="a slow heartbeat"),
         pytest.param({"heartbeats": (Heartbeat(),)}, id="a heartbeat without times"),
         pytest.param({"dry_run": None}, id="no dry run"),
+        pytest.param({"objects": objects(ignored("old/edge", created="2025-01-01T00:00:00Z"))}, id="ignored default"),
     ],
 )
 def test_what_is_sound_is_not_found(changes: dict[str, Any]) -> None:
