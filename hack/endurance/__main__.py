@@ -52,7 +52,8 @@ def _run_disturbances(cluster: Cluster, writes: int, rate: float, only: tuple[st
             for name, disturbance in wanted.items():
                 with step(name):
                     run.run_disturbance(name, disturbance)
-    return _print_table(run, not run.record.failures and not run.counters.lost + run.counters.fail_open)
+    wrong = run.record.failures or run.record.unreviewed
+    return _print_table(run, not wrong and not run.counters.lost + run.counters.fail_open)
 
 
 def _run_kills(cluster: Cluster, rate: float, only: tuple[str, ...]) -> bool:

@@ -1,8 +1,8 @@
 """
 One run: Services are written during all disturbances, and each write is assigned to the disturbance of its time.
 
-A lost call is a failed write, or a call in the API server's metrics whose write was rejected because kavip did not
-answer, or accepted without a review (``failurePolicy: Ignore``).
+A lost call is a failed or an unreviewed write, or a call in the API server's metrics whose write was rejected because
+kavip did not answer, or accepted without a review (``failurePolicy: Ignore``).
 """
 
 import json
@@ -43,7 +43,7 @@ _GRACE: Final = 120.0  # seconds in which the writer must end: it waits for its 
 
 
 def _nothing() -> Record:
-    return Record([], [])
+    return Record([])
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,9 @@ class Period:
 
     @property
     def span(self) -> float:
-        """Seconds from the disturbance to the last failure; 0 if there is none."""
-        return self.record.failures[-1].at - self.at if self.record.failures else 0.0
+        """Seconds from the disturbance to the last write that failed or was unreviewed; 0 if there is none."""
+        wrong = (*self.record.failures[-1:], *self.record.unreviewed[-1:])
+        return max((each.at - self.at for each in wrong), default=0.0)
 
 
 @dataclass(slots=True)
@@ -107,13 +108,15 @@ class Run:
 
     def table(self) -> str:
         """The report, as a table."""
-        rows = [f"{'':26}{'writes':>8}{'seconds':>9}{'failed':>8}{'last after':>12}"]
+        rows = [f"{'':26}{'writes':>8}{'seconds':>9}{'failed':>8}{'unreviewed':>12}{'last after':>12}"]
         for period in self.periods:
-            after = f"{period.span:.2f} s" if period.record.failures else "-"
+            found = period.record
+            after = f"{period.span:.2f} s" if found.failures or found.unreviewed else "-"
             seconds = f"{period.until - period.since:.0f}"
-            rows.append(f"{period.name:26}{period.writes:8}{seconds:>9}{len(period.record.failures):8}{after:>12}")
+            counts = f"{len(found.failures):8}{len(found.unreviewed):12}"
+            rows.append(f"{period.name:26}{period.writes:8}{seconds:>9}{counts}{after:>12}")
         total = self.record
-        rows.append(f"{'total':26}{len(total.writes):8}{'':9}{len(total.failures):8}")
+        rows.append(f"{'total':26}{len(total.writes):8}{'':9}{len(total.failures):8}{len(total.unreviewed):12}")
         counters = self.counters
         codes = ", ".join(f"{code}: {n}" for code, n in counters.by_code.items())
         rows.append(f"the API server's own count: {counters.calls} calls of kavip's webhooks ({codes})")
@@ -122,7 +125,8 @@ class Run:
             f"  accepted without a review (fail open): {counters.fail_open}; retried by request: {counters.retried}"
         )
         rows.append(f"  answered within: {counters.within(0.5):g} s (half), {counters.within(0.99):g} s (99 %)")
-        rows += [f"  FAILED {each.verb} {self._when(each.at)}: {each.text}" for each in total.failures[:_SHOWN]]
+        for what, wrong in (("FAILED", total.failures), ("UNREVIEWED", total.unreviewed)):
+            rows += [f"  {what} {each.verb} {self._when(each.at)}: {each.text}" for each in wrong[:_SHOWN]]
         return "\n".join(rows)
 
     def _when(self, at: float) -> str:

@@ -3,8 +3,9 @@ Write Services through the API server without a pause, and report the result of 
 
 ``python -m hack.endurance.writer KUBECONFIG`` writes until its standard input closes, then prints one JSON document, a
 :class:`Record`. Each of its connections makes a Service, annotates it a few times, has one update refused, and deletes
-it. A write has failed if its status is not the expected one. A call that ``failurePolicy: Ignore`` let pass is in the
-counters of the API server (:mod:`hack.endurance.metrics`).
+it. A write has failed if its status is not the expected one; but the update that kavip should have refused is
+unreviewed if it succeeds, for then no webhook saw it. A call that ``failurePolicy: Ignore`` let pass is in the counters
+of the API server (:mod:`hack.endurance.metrics`).
 """
 
 import asyncio
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,12 +30,10 @@ NAMESPACE: Final = "endurance"
 GROUP: Final = "endurance/edge"
 UPDATES: Final = 6  # of each Service, between its creation and its refusal
 TIMEOUT: Final = 70.0  # the API server gives each webhook thirty seconds at most, and there are two of them
-UNREVIEWED: Final = "200 in place of 422"
-"""Of a write that kavip should have refused, and that no webhook saw."""
 _TEXT: Final = 400
 
 
-class Failure(msgspec.Struct, frozen=True):
+class WrongAnswer(msgspec.Struct, frozen=True):
     """A write that was not answered as it should have been; *at* is when it was answered (CLOCK_MONOTONIC)."""
 
     at: float
@@ -42,18 +42,25 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """When each write was answered (CLOCK_MONOTONIC, the same in every process), and the failures among them."""
+    """
+    When each write was answered (CLOCK_MONOTONIC, the same in every process).
+
+    Among them are the *failures*, and the *unreviewed* ones: they succeeded although kavip would have refused them.
+    """
 
     writes: list[float]
-    failures: list[Failure]
+    failures: list[WrongAnswer] = []
+    unreviewed: list[WrongAnswer] = []
 
     def __add__(self, later: "Record") -> "Record":
-        return Record(self.writes + later.writes, self.failures + later.failures)
+        return Record(self.writes + later.writes, self.failures + later.failures, self.unreviewed + later.unreviewed)
 
     def between(self, since: float, until: float) -> "Record":
-        """The writes and failures that were answered in that time."""
-        writes = [at for at in self.writes if since <= at < until]
-        return Record(writes, [each for each in self.failures if since <= each.at < until])
+        """The part that was answered in that time."""
+        failures, unreviewed = (
+            [each for each in found if since <= each.at < until] for found in (self.failures, self.unreviewed)
+        )
+        return Record([at for at in self.writes if since <= at < until], failures, unreviewed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +104,8 @@ class Writer:
     def __init__(self, number: int, session: aiohttp.ClientSession, pace: Pace, stopped: asyncio.Event) -> None:
         self._number, self._session, self._pace, self._stopped = number, session, pace, stopped
         self.writes: list[float] = []
-        self.failures: list[Failure] = []
+        self.failures: list[WrongAnswer] = []
+        self.unreviewed: list[WrongAnswer] = []
 
     async def run(self) -> None:
         """Write Services one after the other until *stopped* is set."""
@@ -124,16 +132,15 @@ class Writer:
                 text = await answer.text()
         except (aiohttp.ClientError, TimeoutError) as error:
             self.writes.append(time.monotonic())
-            self._failed(verb, repr(error))
+            self.failures.append(WrongAnswer(time.monotonic(), verb, repr(error)))
             return None
         self.writes.append(time.monotonic())
         if answer.status == wants:
             return json.loads(text)
-        self._failed(verb, f"{answer.status} in place of {wants}: {_message(text)}")
+        is_unreviewed = wants == HTTPStatus.UNPROCESSABLE_ENTITY and answer.ok
+        found = self.unreviewed if is_unreviewed else self.failures
+        found.append(WrongAnswer(time.monotonic(), verb, f"{answer.status} in place of {wants}: {_message(text)}"))
         return None
-
-    def _failed(self, verb: str, text: str) -> None:
-        self.failures.append(Failure(time.monotonic(), verb, text))
 
 
 async def write(kubeconfig: Path, *, connections: int, rate: float) -> Record:
@@ -149,7 +156,8 @@ async def write(kubeconfig: Path, *, connections: int, rate: float) -> Record:
         await asyncio.gather(*(each.run() for each in writers))
     return Record(
         writes=sorted(at for each in writers for at in each.writes),
-        failures=sorted((failed for each in writers for failed in each.failures), key=lambda failed: failed.at),
+        failures=sorted((wrong for each in writers for wrong in each.failures), key=lambda wrong: wrong.at),
+        unreviewed=sorted((wrong for each in writers for wrong in each.unreviewed), key=lambda wrong: wrong.at),
     )
 
 
