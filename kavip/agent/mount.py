@@ -99,6 +99,7 @@ def read(config_dir: Path, passwords: PasswordFiles) -> MountedConfig | RefusedC
         pool_interfaces=frozenset(config.pool_interfaces),
         routes=config.routes,
         follow=config.follow if config.static else None,  # elsewhere the controller keeps the nodes current
+        interfaces=frozenset(config.interfaces),
     )
     if current.password is not None and operatorconfig.read_password(files.old) not in (None, current.password):
         # with another password the node does not accept the old pods' adverts, and would be a second master

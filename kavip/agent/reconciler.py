@@ -231,8 +231,11 @@ class Reconciler:
         ]
         if change.address:
             return not any(f" {change.address}/" in text for text in texts)
+        unused = mounted.interfaces if isinstance(mounted, MountedConfig) else frozenset[str]()
+        if change.interface == KUBE_PROXY_INTERFACE or change.interface in unused:
+            return True
         ends = (f" {change.interface}\n", f" {change.interface} ")
-        return change.interface == KUBE_PROXY_INTERFACE or any(end in text for text in texts for end in ends)
+        return any(end in text for text in texts for end in ends)
 
     async def dump(self) -> Dump | None:
         """keepalived's instances, fresh; None if it does not answer."""
@@ -307,6 +310,8 @@ class Reconciler:
         ]
         failure = self._reloader.failures.problem(outcome.text) if isinstance(outcome, LocalizedConfig) else None
         missing = missing_interfaces(outcome.excluded, facts)
+        if isinstance(mounted, MountedConfig):
+            missing |= mounted.interfaces - facts.interfaces
         self._reporter.record_outcome(mounted, outcome, failure=failure, notes=notes, missing=missing)
         return RETRY if isinstance(outcome, RefusedConfig) or outcome.notes else RECHECK
 

@@ -95,7 +95,8 @@ class AgentConfig(RevisionConfig, frozen=True):
     *next* is the text that all nodes switch to at *switch_at*; *next_hash* names it. *static*: a static pod, without a
     controller; with *follow* its agents keep its nodes current. The controller reads its own record back: *tries* and
     *blame* of switches that were called off, and *leads* of a take-over from keepalived-operator. Without
-    *conflict_detection* agents neither ask nor listen.
+    *conflict_detection* agents neither ask nor listen. *interfaces*: those that the group names, as long as its text
+    has no instance that names them.
     """
 
     group: str = ""
@@ -111,6 +112,7 @@ class AgentConfig(RevisionConfig, frozen=True):
     locals: tuple[LocalTrack, ...] = ()
     conflict_detection: DetectionConfig | None = None
     follow: FollowedNodes | None = None
+    interfaces: tuple[str, ...] = ()
 
 
 def encode_config(config: AgentConfig) -> str:

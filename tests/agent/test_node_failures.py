@@ -102,6 +102,19 @@ def test_an_interface_that_vanishes_takes_its_own_vips_and_no_other(pod: MakePod
         node.host.exec("ip", "link", "del", "vip0", check=False)
 
 
+def test_an_interface_that_the_group_names_is_missed_before_its_first_vip(pod: MakePod) -> None:
+    """Until it exists, which is noticed at once although the text does not name it."""
+    node = started(pod("n1"), mounts.rendered({}), interfaces=["eth0", "vip0"])
+    node.wait_until("it is missed", lambda: node.state()["missingInterfaces"] == ["vip0"])
+    assert [each["code"] for each in node.state()["notes"]] == ["InterfaceMissing"]
+    assert (node.state()["refused"], left_out(node)) == ("", [])
+    try:
+        node.host.exec("ip", "link", "add", "vip0", "type", "bridge")
+        node.wait_until("all is well", lambda: not node.state()["missingInterfaces"] and not node.state()["notes"])
+    finally:
+        node.host.exec("ip", "link", "del", "vip0", check=False)
+
+
 def test_an_interface_that_is_made_anew_serves_again(pod: MakePod) -> None:
     """Within a moment, so that no look at the node finds it missing: another one with the same name."""
     node = pod("n1")

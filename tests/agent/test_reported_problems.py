@@ -21,15 +21,25 @@ from kavip.agent.mount import PasswordFiles
 from kavip.agent.reconciler import Reconciler
 from kavip.agent.report.health import CheckHealth, CheckStatus
 from kavip.agent.report.state import agent_state, encode
+from kavip.agent.rtnetlink import NetworkChange
 from kavip.api.address import parse_address
 from kavip.api.agent import SEPARATOR, NodeProblem, ProblemCode, decode_state
 from kavip.api.group import Check
+from kavip.cli.views.doctor.inspection import agent_answer
+from kavip.cli.views.doctor.nodes import interfaces
+from kavip.reconcile.observed.agent import node_state
+from kavip.reconcile.plan import Key, KeyKind
 from kavip.vrrp.virtualips import VirtualIP
 from tests.agent import mounts
 from tests.agent.config.test_localize import held
 from tests.api.released_0_1_0 import types as released
+from tests.cli.views.doctor.soundcluster import sound
+from tests.reconcile.group.settledgroup import READY, condition, settled, with_pods
+from tests.reconcile.simulatedcluster import GROUP, agent_states, pod
+from tests.support import build
 
 TEXT: Final = mounts.rendered({"shop/web": "192.0.2.130,2001:db8:2::130", "shop/cart": "192.0.2.131"})
+EMPTY: Final = mounts.rendered({})
 IPV4: Final = mounts.rendered({"shop/web": "192.0.2.130"})
 MULTICAST: Final = mounts.rendered({"shop/web": "192.0.2.130"}, unicast_enabled=False)
 SECRET: Final = mounts.rendered({"shop/web": "192.0.2.130"}, **mounts.WITH_PASSWORD)
@@ -204,6 +214,9 @@ CASES: Final[dict[str, Case]] = {
         text=TEXT.replace("192.0.2.131/32 dev eth0", "192.0.2.131/32 dev vip0"),
         excluded=ProblemCode.INTERFACE_MISSING,
     ),
+    "interface of a group without VIPs missing": Case(
+        text=EMPTY, meta={"interfaces": ["eth0", "eth9"]}, noted=ProblemCode.INTERFACE_MISSING
+    ),
     "IPv6 source gone": Case(held=(LOOPBACK, OWN4), excluded=ProblemCode.SOURCE_ADDRESS_UNUSABLE),
     "VIP of another machine": Case(
         meta=NEW, before=the_lan_answers(Answer.CLAIMED, "02:00:c0:00:02:63"), excluded=ProblemCode.ADDRESS_CONFLICT
@@ -347,3 +360,22 @@ def test_every_code_is_reported_by_a_case() -> None:
     """So that each has a message that is read by both controllers."""
     codes = {code for each in CASES.values() for code in (each.refused, each.next_refused, each.excluded, each.noted)}
     assert codes == {*ProblemCode} - {ProblemCode.OTHER, ProblemCode.AGENT_FAILED}
+
+
+async def test_an_absent_interface_is_reported_before_the_first_vip(tmp_path: Path) -> None:
+    """The text without instances does not name it: `Ready` and `kavip doctor` know it from agents all the same."""
+    simulation = settled(build.group(interface="eth9"))
+    with_pods(simulation, pod("p1", "n1"), pod("p2", "n2"))
+    data = simulation.objects.configmaps[GROUP].data or {}
+    case, nodes = Case(files={name: text.encode() for name, text in data.items()}), list[Reconciler]()
+    state = decode_state(await reported(replace(case, before=nodes.append), tmp_path))
+    assert [nodes[0].is_relevant(NetworkChange(interface=name)) for name in ("eth9", "eth8")] == [True, False]
+    assert (state.refused, state.config_hash, state.missing_interfaces) == ("", "", ("eth9",))
+    simulation.agents = agent_states(n1=node_state(state), n2=node_state(state))
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    message = "interface eth9 does not exist: create it, or name another one in the group"
+    assert condition(simulation, READY) == ("True", "Ready", f"every pod is ready; nodes n1, n2: {message}")
+    answers = tuple(agent_answer(state, group=GROUP, node=node) for node in ("n1", "n2"))
+    assert [each.what for each in interfaces(replace(sound(), agents=answers))] == [
+        f"node {node} has no interface eth9, which group {GROUP} uses" for node in ("n1", "n2")
+    ]

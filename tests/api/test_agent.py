@@ -300,6 +300,7 @@ SWITCHING: Final = AgentConfig(
     leads=("shop/web",),
     checks=(Check("web", "http://127.0.0.1:8080/", weight=50, ca_from=CaFrom("ca", kind="Secret")),),
     locals=(LocalTrack(track="local-0123456789abcdef", port=30001), LocalTrack(track="local-x", nodes=("n1", "n2"))),
+    interfaces=("eth0", "vlan20"),
 )
 
 

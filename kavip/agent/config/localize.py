@@ -57,7 +57,10 @@ def localize(
     if mounted.interface_from_ip and not interface:
         return _without_instances(mounted, facts, _no_interface(mounted, facts))
     text = _node_text(mounted, facts, interface=interface)
-    return text if isinstance(text, RefusedConfig) else _without_faulty_instances(mounted, text, facts, good)
+    found = text if isinstance(text, RefusedConfig) else _without_faulty_instances(mounted, text, facts, good)
+    if isinstance(found, RefusedConfig):
+        return found
+    return replace(found, notes=(*found.notes, *_absent_interfaces(mounted, facts)))
 
 
 def hash_of(text: str) -> str:
@@ -143,6 +146,13 @@ def _no_interface(mounted: MountedConfig, facts: NodeFacts) -> NodeProblem:
             "set interfaceFromIP to an address in the network of the VIPs"
         )
     return NodeProblem(ProblemCode.INTERFACE_MISSING, message)
+
+
+def _absent_interfaces(mounted: MountedConfig, facts: NodeFacts) -> Iterator[NodeProblem]:
+    """What the node lacks for the first instance of the group."""
+    for name in sorted(mounted.interfaces - facts.interfaces):
+        message = f"interface {name} does not exist: create it, or name another one in the group"
+        yield NodeProblem(ProblemCode.INTERFACE_MISSING, message)
 
 
 def empty(node: str, *, config_hash: str = "") -> LocalizedConfig:

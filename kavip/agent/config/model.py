@@ -76,6 +76,7 @@ class MountedConfig:
     runs an empty configuration for now. *is_static*: a static pod, without a controller. *next*: the configuration that
     follows at an announced instant; *is_next*: this is that one. *detection*: None: it is off. *pool_interfaces*: those
     that pools name. *routes*: the way back of replies. *follow*: the Nodes that this agent keeps current in the text.
+    *interfaces*: those that the group names and no instance does.
     """
 
     text: str
@@ -95,6 +96,7 @@ class MountedConfig:
     pool_interfaces: frozenset[str] = frozenset()
     routes: tuple[ReturnRoute, ...] = ()
     follow: FollowedNodes | None = None
+    interfaces: frozenset[str] = frozenset()
 
     def __repr__(self) -> str:
         """Identify the configuration without its content: it may hold a password."""

@@ -65,12 +65,14 @@ def config_map(
     leaders: Collection[str] = (),
     tracks: Sequence[LocalTrack] = (),
     detection: DetectionConfig | None = None,
+    interfaces: Sequence[str] = (),
 ) -> Manifest:
     """
     The ConfigMap: keepalived's text under *key*, the next text, and ``agent.json`` for the agents.
 
     *leaders*: see :mod:`~kavip.reconcile.takeover.progress`. *tracks*: the ``locals`` of ``agent.json``. *detection*:
-    see :mod:`~kavip.reconcile.group.detection`.
+    see :mod:`~kavip.reconcile.group.detection`. *interfaces*: those that agents look for although no instance names
+    them.
     """
     current, following = published.current, published.next
     config = msgspec.structs.replace(
@@ -80,6 +82,7 @@ def config_map(
         checks=tuple(tracking.checks_of(group.spec)),
         locals=tuple(tracks),
         conflict_detection=detection,
+        interfaces=tuple(interfaces),
     )
     data = {names.AGENT_KEY: encode_config(config), key: current.content}
     metadata = metadata_of(group)

@@ -16,6 +16,7 @@ import msgspec
 from kavip import names
 from kavip.api.agentconfig import DetectionConfig
 from kavip.api.group import KeepalivedGroup
+from kavip.api.naming import is_interface
 from kavip.api.refusal import Refusal
 from kavip.api.workload import ConfigMap, Role, RoleBinding
 from kavip.names import Reason
@@ -31,6 +32,7 @@ from kavip.reconcile.observed.records import RECHECK
 from kavip.reconcile.plan import Apply, ReconcileOptions
 from kavip.reconcile.rollout.configmap import PublishedRevisions
 from kavip.vrrp.groupspec import check_group
+from kavip.vrrp.members import interfaces_of
 
 LONGEST_NAME: Final = 63  # the name becomes the value of a label
 
@@ -137,6 +139,7 @@ def _needed_bodies(
             leaders=takeover.leaders,
             tracks=desired.locals,
             detection=detection,
+            interfaces=_unused_interfaces(group, desired),
         ),
         manifests.daemon_set(
             group,
@@ -150,6 +153,18 @@ def _needed_bodies(
             pull_secrets=options.pull_secrets,
         ),
     )
+
+
+def _unused_interfaces(group: KeepalivedGroup, desired: Desired) -> tuple[str, ...]:
+    """
+    The interfaces that *group* names while no instance does: agents report before the first VIP which they lack.
+
+    With ``interfaceFromIP`` there are none: agents look for that interface in any case.
+    """
+    model = desired.configuration.model
+    if group.spec.interface_from_ip or (model is not None and model.instances):
+        return ()
+    return tuple(sorted(filter(is_interface, interfaces_of(group.spec))))
 
 
 def _is_written(existing: Existing, body: Manifest, observed: Observed) -> bool:

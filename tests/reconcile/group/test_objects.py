@@ -1,6 +1,10 @@
 """The objects of a group: foreign ones, which are applied, and which pods are annotated."""
 
+import json
+from typing import Any
+
 import msgspec
+import pytest
 
 from kavip import names
 from kavip.api.meta import Metadata, OwnerReference
@@ -8,7 +12,7 @@ from kavip.api.workload import ConfigMap, DaemonSet
 from kavip.reconcile.group.manifests import digest
 from kavip.reconcile.observed.ownership import OwnerConflict
 from kavip.reconcile.observed.records import RECHECK, ObjectConflict, RejectedObject
-from kavip.reconcile.plan import Apply
+from kavip.reconcile.plan import Apply, Key, KeyKind
 from tests.reconcile.group.settledgroup import (
     ACCEPTED,
     WEB,
@@ -118,3 +122,34 @@ def test_a_cache_that_lags_behind_our_own_apply_is_no_drift() -> None:
     metadata = msgspec.structs.replace(old.metadata, generation=old.metadata.generation - 1)
     simulation.objects.daemonsets[GROUP] = DaemonSet(metadata=metadata, spec=old.spec)
     assert not applied_kinds(simulation.group())
+
+
+# --- the interfaces of a group without VIPs -------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("spec", "interfaces"),
+    [
+        ({"interface": "vlan20"}, ["vlan20"]),
+        ({"interface": "vlan20", "vrrp_interface": "eth0"}, ["eth0", "vlan20"]),
+        ({"interface": "vlan20", "interface_from_ip": "192.0.2.1"}, None),
+    ],
+)
+def test_agents_learn_the_interfaces_of_a_group_without_vips(
+    spec: dict[str, Any], interfaces: list[str] | None
+) -> None:
+    """Only then: the configuration of a group with VIPs names them, and so does not change at an upgrade."""
+    simulation = settled(build.group(**spec))
+    applied = simulation.records.applied[f"{names.DAEMON_SET} {GROUP}"]
+    assert agent_json(simulation).get("interfaces") == interfaces
+    simulation.snapshot.put(serving(WEB, "192.0.2.200"))
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    assert "interfaces" not in agent_json(simulation)
+    simulation.snapshot.drop(names.SERVICE, WEB)
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    assert agent_json(simulation).get("interfaces") == interfaces
+    assert simulation.records.applied[f"{names.DAEMON_SET} {GROUP}"] == applied
+
+
+def agent_json(simulation: SimulatedCluster) -> dict[str, Any]:
+    """What the ConfigMap of the group tells agents."""
+    found: dict[str, Any] = json.loads((simulation.objects.configmaps[GROUP].data or {})[names.AGENT_KEY])
+    return found
