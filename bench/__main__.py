@@ -24,6 +24,7 @@ BENCHES: Final = (
     ("bench.allocate", "20,000 Services from a /16, in process"),
     ("bench.scale", "the allocator with many pools, many waiting Services and many sharers of an address, in process"),
     ("bench.plan", "the full plan of one Service, in process"),
+    ("bench.growth", "start, events and memory of the controller with 1,000 to 100,000 Services, in process"),
     ("bench.liar", "what a node with large answers that always change costs the leader, beside an honest node"),
     ("bench.render", "keepalived.conf of 255 instances, and of 5,000 VIPs"),
     (

@@ -11,17 +11,14 @@ from hashlib import sha256
 import msgspec
 
 from bench.objects import GROUP, LABELS, LARGE, NEW, almost_full, first_of, service
-from bench.settled import NOW, Settled, carry_out, settled
+from bench.settled import Settled, carry_out, plan, settled
 from bench.timing import best, flat, frozen, plain, timed
 from kavip import names
 from kavip.api.meta import LabelSelector
 from kavip.api.service import Service
 from kavip.reconcile import enqueue
-from kavip.reconcile.group.reconcile import plan_group
-from kavip.reconcile.plan import KeyKind, StatusPatch
-from kavip.reconcile.pool import plan_pool
-from kavip.reconcile.service.reconcile import plan_service
-from kavip.snapshot import Snapshot
+from kavip.reconcile.plan import KeyKind, StatusPatch, Write
+from kavip.snapshot import KINDS, Object, Snapshot
 from kavip.vrrp.running import running_instances
 
 CROWDS = (100, 5_000)
@@ -92,32 +89,30 @@ def least(
     return there, back
 
 
-def happen(scene: Settled, old: Service | None, new: Service | None) -> float:
-    """Replace *old* by *new*, and apply the writes to the group; the seconds of all plans that follow."""
-    snapshot = scene.snapshot
-    if new is not None:
-        snapshot.put(new)
-    elif old is not None:
-        snapshot.drop(names.SERVICE, old.key)
-    writes: list[object] = []
-    seconds = timed(lambda: writes.extend(plans(scene, old, new)))
+def happen(scene: Settled, old: Object | None, new: Object | None) -> float:
+    """Replace *old* by *new*, and apply the writes to groups; the seconds of the change and all plans that follow."""
+    seconds, writes = react(scene, old, new)
     for write in writes:
         if isinstance(write, StatusPatch) and write.kind == KeyKind.GROUP:
-            carry_out(snapshot, scene.observed, write)
+            carry_out(scene.snapshot, scene.observed, write)
     return seconds
 
 
-def plans(scene: Settled, old: Service | None, new: Service | None) -> Iterator[object]:
-    """The writes of all plans after *new* has replaced *old*."""
-    snapshot, observed = scene.snapshot, scene.observed
-    for key in dict.fromkeys(enqueue.of(snapshot, old, new)):
-        match key.kind:
-            case KeyKind.SERVICE:
-                yield from plan_service(snapshot, key.name, now=NOW, observed=observed).writes
-            case KeyKind.GROUP:
-                yield from plan_group(snapshot, key.name, now=NOW, observed=observed).writes
-            case KeyKind.POOL:
-                yield from plan_pool(snapshot, key.name, now=NOW).writes
+def react(scene: Settled, old: Object | None, new: Object | None) -> tuple[float, list[Write]]:
+    """Replace *old* by *new*; the seconds of the change and all plans that follow, and their writes."""
+    writes: list[Write] = []
+    seconds = timed(lambda: writes.extend(plans(scene, old, new)))
+    return seconds, writes
+
+
+def plans(scene: Settled, old: Object | None, new: Object | None) -> Iterator[Write]:
+    """Replace *old* by *new*; the writes of all plans that follow."""
+    if new is not None:
+        scene.snapshot.put(new)
+    elif old is not None:
+        scene.snapshot.drop(KINDS[type(old)], old.metadata.key)
+    for key in dict.fromkeys(enqueue.of(scene.snapshot, old, new)):
+        yield from plan(scene.snapshot, scene.observed, key).writes
 
 
 def unsaved(text: str) -> Iterator[tuple[str, float]]:

@@ -30,15 +30,20 @@ CREATED = "2026-01-01T00:00:00Z"
 
 
 def pool(
-    name: str, *addresses: str, priority: int = 100, labels: dict[str, str] = LABELS, cooldown: int = 0
+    name: str,
+    *addresses: str,
+    priority: int = 100,
+    labels: dict[str, str] = LABELS,
+    cooldown: int = 0,
+    groups: Sequence[str] = (GROUP,),
 ) -> VIPPool:
-    """A pool that uses every rule; *labels* select its Services."""
+    """A pool that uses every rule; *labels* select its Services, and *groups* are those that may use it."""
     spec = PoolSpec(
         addresses=list(addresses),
         priority=priority,
         service_selector=LabelSelector(match_labels=labels),
         namespace_selector=LabelSelector(match_labels=LABELS),
-        groups=[GROUP],
+        groups=list(groups),
         max_per_namespace=1 << 30,
         cooldown_seconds=cooldown,
     )
@@ -59,11 +64,12 @@ def service(
     port: int = 80,
     addresses: str = "",
     sharing_key: str = "",
+    group: str = GROUP,
 ) -> Service:
-    """A Service; *addresses* and *sharing_key* are the values of its annotations."""
+    """A Service of *group*; *addresses* and *sharing_key* are the values of its annotations."""
     key = sharing_key or (f"key-{index}" if index % 10 == 0 else "")
     found = {
-        names.GROUP_ANNOTATION: GROUP,
+        names.GROUP_ANNOTATION: group,
         names.ADDRESSES_ANNOTATION: addresses,
         names.SHARING_KEY_ANNOTATION: key,
     }
@@ -114,17 +120,27 @@ def first_of(cidr: str, count: int) -> list[Address]:
 
 def cluster(pools: Iterable[VIPPool], found: Iterable[Service] = (), *, nodes: int = 5) -> Snapshot:
     """A Snapshot with one Shared group, which runs on a few of *nodes* nodes."""
-    shared = Instances(mode="Shared", count=16)
-    spec = GroupSpec(interface="eth0", node_selector=EDGE, instances=shared, segment="default")
-    meta = Metadata(name="edge", namespace="lb", uid="u", generation=1, creation_timestamp=CREATED)
-    ids = {name: 1 + number for number, name in enumerate(shared_instances(shared.count))}
-    group = KeepalivedGroup(metadata=meta, spec=spec, status=GroupStatus(router_ids=ids))
-    spaces = (Namespace(metadata=Metadata(name=f"bench-{number}", labels=LABELS)) for number in range(NAMESPACES))
-    snapshot = Snapshot.from_objects((group, *spaces, *(node(number) for number in range(nodes)), *pools))
+    edges = (node(number, labels=EDGE if number < EDGES else None) for number in range(nodes))
+    snapshot = Snapshot.from_objects((group(GROUP, EDGE), *namespaces(), *edges, *pools))
     assert snapshot.parsed_pools.in_force
     for each in found:
         snapshot.put(each)
     return snapshot
+
+
+def group(key: str, selector: dict[str, str], *, segment: str = "default") -> KeepalivedGroup:
+    """The Shared group *key* with VRIDs, on the nodes that *selector* selects."""
+    namespace, _, name = key.partition("/")
+    shared = Instances(mode="Shared", count=16)
+    spec = GroupSpec(interface="eth0", node_selector=selector, instances=shared, segment=segment)
+    meta = Metadata(name=name, namespace=namespace, uid="u", generation=1, creation_timestamp=CREATED)
+    ids = {instance: 1 + number for number, instance in enumerate(shared_instances(shared.count))}
+    return KeepalivedGroup(metadata=meta, spec=spec, status=GroupStatus(router_ids=ids))
+
+
+def namespaces() -> list[Namespace]:
+    """The namespaces of the Services."""
+    return [Namespace(metadata=Metadata(name=f"bench-{number}", labels=LABELS)) for number in range(NAMESPACES)]
 
 
 def almost_full(size: int) -> Snapshot:
@@ -133,9 +149,8 @@ def almost_full(size: int) -> Snapshot:
     return cluster([pool("bench", f"{addresses[0]}-{addresses[-1]}")], services(size, held=addresses[:size]))
 
 
-def node(number: int) -> Node:
-    """A ready node; the first nodes belong to the group."""
+def node(number: int, *, labels: dict[str, str] | None = None) -> Node:
+    """A ready node with *labels*."""
     address = NodeAddress(type="InternalIP", address=f"172.16.{number >> 8}.{number & 255}")
     status = NodeStatus(addresses=[address], conditions=[NodeCondition(type="Ready", status="True")])
-    labels = EDGE if number < EDGES else None
     return Node(metadata=Metadata(name=f"n{number:04}", labels=labels), status=status)

@@ -1,17 +1,16 @@
-"""A settled group, as events find it in a cluster: its objects are applied, and all statuses are current."""
+"""Settled groups, as events find them in a cluster: their objects are applied, and all statuses are current."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
-from bench.objects import GROUP
 from kavip import names
 from kavip.api.cluster import Pod, PodCondition, PodSpec, PodStatus
-from kavip.api.group import GroupStatus
+from kavip.api.group import KeepalivedGroup
 from kavip.api.meta import Metadata
-from kavip.api.service import Service, ServiceStatus
 from kavip.api.workload import ConfigMap, DaemonSet
 from kavip.reconcile.group.manifests import digest
 from kavip.reconcile.group.reconcile import plan_group
@@ -20,13 +19,14 @@ from kavip.reconcile.observed.agentstates import BACKUP, MASTER, AgentStates, Co
 from kavip.reconcile.observed.objects import OwnedObjects
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.observed.records import AppliedObject, record_key
-from kavip.reconcile.plan import Apply, StatusPatch
+from kavip.reconcile.plan import Apply, Json, Key, KeyKind, Plan, StatusPatch, Write
+from kavip.reconcile.pool import plan_pool
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Snapshot
 from kavip.vrrp.running import running_instances
 
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
-_LATER = 4
+_TURNS, _LATER = 6, 4
 
 
 @dataclass(frozen=True)
@@ -40,41 +40,67 @@ class Settled:
 def settled(snapshot: Snapshot) -> Settled:
     """*snapshot* after all writes of its plans were applied."""
     observed = Observed()
-    group = snapshot.groups[GROUP]
-    for node in snapshot.group_nodes(group):
-        name = f"edge-{node.metadata.name}"
-        status = PodStatus(conditions=[PodCondition(type="Ready", status="True")])
-        labels = {names.GROUP_LABEL: group.metadata.name}
-        observed.objects.store(
-            None,
-            Pod(
-                metadata=Metadata(name=name, namespace=group.metadata.namespace, labels=labels),
-                spec=PodSpec(node_name=node.metadata.name),
-                status=status,
-            ),
-        )
-    for turn in range(6):
+    for group in snapshot.every_group:
+        for node in snapshot.group_nodes(group):
+            observed.objects.store(None, _pod(group, node.metadata.name))
+    for turn in range(_TURNS):
         if turn == _LATER:
             observed.objects.configmaps.clear()  # written again, without the list of VIPs that are new on the nodes
-        for write in plan_group(snapshot, GROUP, now=NOW, observed=observed).writes:
-            carry_out(snapshot, observed, write)
-        if GROUP in observed.objects.configmaps:
+        for key in sorted(snapshot.groups):
+            plan_and_carry_out(snapshot, observed, Key(KeyKind.GROUP, key))
+        if observed.objects.configmaps:
             observed = replace(observed, agents=seen(snapshot, observed.objects))
-    for service in snapshot.members(GROUP):
-        for write in plan_service(snapshot, service.key, now=NOW, observed=observed).writes:
-            carry_out(snapshot, observed, write)
-    assert not plan_group(snapshot, GROUP, now=NOW, observed=observed).writes
+    for kind, keys in ((KeyKind.SERVICE, snapshot.services), (KeyKind.POOL, snapshot.pools)):
+        for key in sorted(keys):
+            plan_and_carry_out(snapshot, observed, Key(kind, key))
+    for key in snapshot.groups:
+        assert not plan_and_carry_out(snapshot, observed, Key(KeyKind.GROUP, key))
     return Settled(snapshot, observed)
 
 
-def carry_out(snapshot: Snapshot, observed: Observed, write: object) -> None:
+def _pod(group: KeepalivedGroup, node: str) -> Pod:
+    """The ready pod of *group* on *node*."""
+    metadata = group.metadata
+    return Pod(
+        metadata=Metadata(
+            name=f"{metadata.name}-{node}", namespace=metadata.namespace, labels={names.GROUP_LABEL: metadata.name}
+        ),
+        spec=PodSpec(node_name=node),
+        status=PodStatus(conditions=[PodCondition(type="Ready", status="True")]),
+    )
+
+
+def plan(snapshot: Snapshot, observed: Observed, key: Key) -> Plan:
+    """The plan of *key*, which is recorded as the worker does it."""
+    match key.kind:
+        case KeyKind.SERVICE:
+            return plan_service(snapshot, key.name, now=NOW, observed=observed)
+        case KeyKind.POOL:
+            return plan_pool(snapshot, key.name, now=NOW)
+    found = plan_group(snapshot, key.name, now=NOW, observed=observed)
+    if found.record is not None:
+        observed.records.groups[key.name] = found.record
+    return found
+
+
+def plan_and_carry_out(snapshot: Snapshot, observed: Observed, key: Key) -> tuple[Write, ...]:
+    """Apply the writes of the plan of *key*, and return them."""
+    writes = plan(snapshot, observed, key).writes
+    for write in writes:
+        carry_out(snapshot, observed, write)
+    return writes
+
+
+def carry_out(snapshot: Snapshot, observed: Observed, write: Write) -> None:
     """Apply *write* to *snapshot* and *observed*."""
     match write:
         case StatusPatch(kind, key, body):
-            obj: Any = snapshot.groups[key] if kind == "group" else snapshot.services[key]
-            status = patched(msgspec.to_builtins(obj.status), body["status"])
-            made = msgspec.convert(status, ServiceStatus if isinstance(obj, Service) else GroupStatus)
-            snapshot.put(msgspec.structs.replace(obj, status=made))
+            stores: dict[KeyKind, Mapping[str, Any]] = {
+                KeyKind.SERVICE: snapshot.services,
+                KeyKind.GROUP: snapshot.groups,
+                KeyKind.POOL: snapshot.pools,
+            }
+            snapshot.put(with_status(stores[kind][key], body))
         case Apply(kind, key, body):
             metadata = msgspec.convert({**body["metadata"], "uid": "u", "generation": 1}, Metadata)
             whole = {**body, "metadata": metadata}
@@ -85,15 +111,32 @@ def carry_out(snapshot: Snapshot, observed: Observed, write: object) -> None:
             observed.records.applied[record_key(write)] = AppliedObject(digest(body), "u", 1)
 
 
+def with_status(obj: Any, patch: Json) -> Any:
+    """*obj* after *patch* of its status."""
+    status = patched(msgspec.to_builtins(obj.status), patch["status"])
+    return msgspec.structs.replace(obj, status=msgspec.convert(status, type(obj.status)))
+
+
 def seen(snapshot: Snapshot, objects: OwnedObjects) -> AgentStates:
-    """The states of agents that run the text in the ConfigMap: each instance has one master."""
-    group = snapshot.groups[GROUP]
+    """The states of agents that run the texts in the ConfigMaps: each instance has one master."""
+    states = {key: _states(snapshot, snapshot.groups[key], found) for key, found in objects.configmaps.items()}
+    contacts = {
+        key: {
+            node: Contact(last=100.0, since={each.name: 1.0 for each in state.instances})
+            for node, state in some.items()
+        }
+        for key, some in states.items()
+    }
+    return AgentStates(states, probed_from=NOW, contacts=contacts, at=100.0)
+
+
+def _states(snapshot: Snapshot, group: KeepalivedGroup, configmap: ConfigMap) -> dict[str, NodeState]:
+    """The states by node of the agents of *group*, which run the text in *configmap*."""
     nodes = [node.metadata.name for node in snapshot.group_nodes(group)]
-    data = objects.configmaps[GROUP].data or {}
-    running = running_instances(data[names.CONFIG_KEY])
+    running = running_instances((configmap.data or {})[names.CONFIG_KEY])
     where = {name: nodes[index % len(nodes)] for index, name in enumerate(sorted(running))}
     at = {vip.address: name for name, run in running.items() for vip in run.virtual_ips}
-    states = {
+    return {
         node: NodeState(
             config_hash=group.status.config_hash,
             runs=frozenset(at),
@@ -108,5 +151,3 @@ def seen(snapshot: Snapshot, objects: OwnedObjects) -> AgentStates:
         )
         for node in nodes
     }
-    contacts_by_node = {node: Contact(last=100.0, since=dict.fromkeys(running, 1.0)) for node in nodes}
-    return AgentStates({GROUP: states}, probed_from=NOW, contacts={GROUP: contacts_by_node}, at=100.0)
