@@ -26,7 +26,7 @@ from kavip.snapshot import Snapshot
 from kavip.vrrp.running import running_instances
 
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
-_TURNS, _LATER = 6, 4
+_TURNS, _LATER = 4, 2
 
 
 @dataclass(frozen=True)
