@@ -32,7 +32,7 @@ from bench.reference import decoding
 from bench.settled import Settled, plan, settled, with_status
 from bench.timing import Clock, flat, frozen, in_turns, resident, timed
 from kavip.api.cluster import NodeCondition
-from kavip.api.service import Service
+from kavip.api.service import Service, share_texts
 from kavip.kube.codec import decode
 from kavip.kube.resources import SERVICES
 from kavip.reconcile import enqueue
@@ -134,7 +134,7 @@ def fill(snapshot: Snapshot, store: dict[str, Service], others: Iterable[Object]
         for line in lines:
             found = decode(SERVICES, line)
             assert isinstance(found, Service)
-            store[found.key] = found
+            store[found.key] = share_texts(found)
             snapshot.put(found)
 
     first = once(lambda: snapshot.put_all(others))

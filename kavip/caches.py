@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from kavip import names, telemetry
 from kavip.api.pool import VIPPool
-from kavip.api.service import Service
+from kavip.api.service import Service, share_texts
 from kavip.api.workload import ConfigMap, ConfigMapIdentity, without_content
 from kavip.kube import resources
 from kavip.kube.client import Client
@@ -81,7 +81,11 @@ class Caches:
         self._namespaces: Informer[Any]
         self._groups: Informer[Any]
         for resource in resources.DECISION_KINDS:
-            informer: Informer[Object] = Informer(client, resource)  # type: ignore[arg-type]  # one of Object
+            informer: Informer[Object] = Informer(
+                client,
+                resource,  # type: ignore[arg-type]  # one of Object
+                transform=_with_shared_texts,
+            )
             if resource is resources.POOLS:
                 self._pools = informer.store
             if resource is resources.NAMESPACES:
@@ -301,6 +305,10 @@ def selector(followed: Iterable[str]) -> str:
     if len(wanted) > _MOST_NAMES:
         return names.SERVICE_NAME_LABEL
     return f"{names.SERVICE_NAME_LABEL} in ({','.join(wanted)})"
+
+
+def _with_shared_texts(obj: Object) -> Object:
+    return share_texts(obj) if isinstance(obj, Service) else obj
 
 
 def _by_name(client: Client, resource: Resource[Any], name: str) -> Informer[OperatorObject]:

@@ -4,18 +4,20 @@ import asyncio
 from datetime import datetime, timedelta
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from kavip import names
 from kavip.api.group import ConfigTemplateRef
-from kavip.api.meta import Identity
+from kavip.api.meta import Condition, Identity
+from kavip.api.service import Service
 from kavip.api.workload import ConfigMap, ConfigMapIdentity, without_content
 from kavip.caches import Caches, selector
 from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pools import Pools
 from kavip.kube import resources
 from kavip.kube.client import Client
-from kavip.kube.codec import Changed
+from kavip.kube.codec import Changed, decode
 from kavip.kube.resources import Resource
 from kavip.podtemplate.permissions import NOTHING_PERMITTED, TemplatePermissions
 from kavip.reconcile.plan import Key, KeyKind
@@ -193,3 +195,39 @@ async def test_configmaps_are_listed_after_the_groups() -> None:
     groups.synced.set()
     await waiting
     assert began == [names.KEEPALIVED_GROUP, names.POD, names.CONFIG_MAP]
+
+
+@pytest.mark.parametrize("is_listed", (True, False), ids=("listed", "watched"))
+def test_services_share_the_texts_that_recur(is_listed: bool) -> None:
+    """A cache of many Services has them once; what a Service says is the same."""
+    services: Any = Caches(cast(Client, None), owned=False).services
+
+    def stored(name: str) -> Service:
+        conditions = [
+            {"type": f"kavip.io/{kind}", "status": "True", "reason": "R", "message": name, "lastTransitionTime": "t"}
+            for kind in ("AddressAssigned", "Advertised")
+        ]
+        spec = {"type": "LoadBalancer"}
+        metadata = {"namespace": "shop", "name": name, "resourceVersion": f"{len(services.store) + 1}"}
+        raw = msgspec.json.encode({"metadata": metadata, "spec": spec, "status": {"conditions": conditions}})
+        found = decode(resources.SERVICES, raw)
+        assert isinstance(found, Service)
+        if is_listed:
+            services._replace([services._reuse(found)], [])
+        else:
+            services._handle(Changed(found))
+        assert services.store[f"shop/{name}"] == decode(resources.SERVICES, raw)
+        kept: Service = services.store[f"shop/{name}"]
+        return kept
+
+    def texts(service: Service) -> list[str]:
+        found = service.status.conditions or []
+        conditions = [text for each in found for text in (each.type, each.status, each.reason)]
+        return [service.metadata.namespace, service.spec.type, *conditions, *filter(None, map(_since, found))]
+
+    pairs = zip(texts(stored("web")), texts(stored("api")), strict=True)
+    assert [one is other for one, other in pairs] == [True] * 10
+
+
+def _since(condition: Condition) -> str | None:
+    return condition.last_transition_time

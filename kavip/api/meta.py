@@ -62,7 +62,7 @@ class Metadata(Identity, frozen=True):
         return (self.labels or {}).get(key, "")
 
 
-class Condition(Wire, frozen=True, omit_defaults=False):
+class Condition(Wire, frozen=True, gc=False, omit_defaults=False):
     """``metav1.Condition``; *observed_generation* 0 is left out by :func:`kavip.api.conditions.wire`."""
 
     type: str

@@ -28,6 +28,8 @@ _SHARED_INSTANCE: Final = re.compile(r"group/[0-9]+(\..*)?")
 InterfaceOf = Callable[[Address], PoolInterface | None]
 """The interface that the pool of an address names; None: it is that of the group."""
 
+_NO_POOLS: Final[frozenset[str]] = frozenset()
+"""One for all Services: an empty set has 216 bytes."""
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
@@ -160,7 +162,7 @@ def member_of(service: Service, group: KeepalivedGroup, interface_of: InterfaceO
         problem=problem,
         preferred_selector=service.preferred_nodes if has_own_instances(service) or not group.is_shared else "",
         interfaces=tuple((each, place.interface) for each, place in places if place.interface != group.spec.interface),
-        routed_by=frozenset(place.pool for _, place in places if place.is_routed),
+        routed_by=frozenset(place.pool for _, place in places if place.is_routed) if places else _NO_POOLS,
     )
 
 
