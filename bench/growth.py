@@ -1,12 +1,12 @@
 """
 How the controller grows with the cluster, in process: ``python -m bench.growth``; ``--most N`` stops at N Services.
 
-The cluster is that of :mod:`.wide`; all statuses are settled. Each size is measured in processes of its own: one writes
-the cluster to files, and the next reads it as a new leader does, so that its memory is that of a leader.
+The cluster is that of :mod:`.wide`; all statuses are settled. Each size has processes of its own: one writes the
+cluster to files, and another starts with these as a new leader does, so that its memory is that of a leader. Then the
+leaders take turns with the events, so that other load on the machine affects them all.
 
-Times are CPU times. A growth is that of the time as a ratio to the decoding of one Service (:mod:`.reference`), which
-is measured in between, so that other load on the machine counts less. An exponent is 0 if a figure does not depend on
-the number of Services, and 1 if it is proportional to it.
+Times are CPU times. The exponent of a figure is 0 if it does not depend on the number of Services, and 1 if it is
+proportional to it. For the start it is that of the time as a ratio to the decoding of a Service (:mod:`.reference`).
 """
 
 import argparse
@@ -16,9 +16,10 @@ import pickle
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from functools import partial
 from itertools import islice
-from math import log
+from math import inf, log
 from pathlib import Path
 from statistics import mean
 from typing import Final, NamedTuple, TypeVar
@@ -30,7 +31,7 @@ from bench.events import happen, react
 from bench.objects import NEW, service
 from bench.reference import decoding
 from bench.settled import Settled, plan, settled, with_status
-from bench.timing import Clock, flat, frozen, in_turns, resident, timed
+from bench.timing import flat, resident, timed
 from kavip.api.cluster import NodeCondition
 from kavip.api.service import Service, share_texts
 from kavip.kube.codec import decode
@@ -42,12 +43,15 @@ from kavip.snapshot import Object, Snapshot
 SIZES: Final = (1_000, 3_000, 10_000, 30_000, 100_000)
 STEP: Final = 10  # what should not grow is compared with a cluster of a tenth of the Services
 START, FLAT, MEMORY = 1.1, 1.25, 6.0  # goals: an exponent, a ratio, KiB for each Service
-TIMES, PLANS = 25, 5  # how often an event is timed; one that concerns all groups
+TURNS, TIMES = 5, 2  # how often each event is timed
 PART: Final = 500  # Services or plans between two decodings
 GROUP: Final = Key(KeyKind.GROUP, wide.group_key(0))
 GROUP_OBJECT: Final = "the object of a group"
 
 T = TypeVar("T")
+
+_leading: Final[list[Settled]] = []
+"""What a process of :func:`start` keeps."""
 
 
 class Spent(NamedTuple):
@@ -58,23 +62,20 @@ class Spent(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """The figures of one size, by row: of the *start*, of *events*; *memory* in KiB for each Service, *bytes*."""
+    """The figures of one size: times of the *start* by row, *memory* in KiB for each Service, *bytes* by object."""
 
     services: int
     nodes: int
     start: Mapping[str, Spent]
-    events: Mapping[str, Spent]
     memory: float
     bytes: Mapping[str, int]
 
-    @property
-    def times(self) -> Mapping[str, Spent]:
-        """All times."""
-        return {**self.start, **self.events}
 
-    def cost(self, what: str) -> float:
-        """The time of the row *what* in decodings."""
-        return self.times[what].decodings
+class Size(NamedTuple):
+    """What was measured of one size: its *figures*, and the least seconds of each of its *events*."""
+
+    figures: Figures
+    events: Mapping[str, float]
 
 
 def main() -> None:
@@ -85,19 +86,36 @@ def main() -> None:
     sizes = [size for size in SIZES if size <= most]
     if not sizes or sizes[-1] < STEP * sizes[0]:
         parser.error(f"--most {most}: want at least {STEP * SIZES[0]}, for a growth needs two sizes")
-    found = []
-    for size in sizes:
-        with tempfile.TemporaryDirectory() as folder:
-            alone(write, size, Path(folder))
-            found.append(alone(measure, Path(folder)))
+    with ExitStack() as stack:
+        leaders = [stack.enter_context(process()) for _ in sizes]
+        figures = [started(leader, size) for leader, size in zip(leaders, sizes, strict=True)]
+        found = list(map(Size, figures, events_in_turns(leaders)))
     table(found)
     goals(found)
 
 
-def alone(function: Callable[..., T], *arguments: object) -> T:
-    """The result of *function* in a process of its own."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
-        return executor.submit(function, *arguments).result()
+def process() -> ProcessPoolExecutor:
+    """A process of its own, which starts with its first work."""
+    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+
+
+def started(leader: ProcessPoolExecutor, size: int) -> Figures:
+    """Start with a cluster of *size* Services in the process *leader*."""
+    with tempfile.TemporaryDirectory() as folder:
+        with process() as writer:
+            writer.submit(write, size, Path(folder)).result()
+        return leader.submit(start, Path(folder)).result()
+
+
+def events_in_turns(leaders: Sequence[ProcessPoolExecutor]) -> list[dict[str, float]]:
+    """The least seconds of each event in each of *leaders*, which take turns."""
+    found: list[dict[str, float]] = [{} for _ in leaders]
+    for _ in range(TURNS):
+        for what in EVENTS:
+            for leader, least in zip(leaders, found, strict=True):
+                seconds = leader.submit(time_event, what).result()
+                least[what] = min(seconds, least.get(what, inf))
+    return found
 
 
 # --- one size ---------------------------------------------------------------------------------------------------------
@@ -111,20 +129,23 @@ def write(count: int, folder: Path) -> None:
     (folder / "rest").write_bytes(pickle.dumps(((*others, *snapshot.pools.values()), scene.observed)))
 
 
-def measure(folder: Path) -> Figures:
-    """The figures of the cluster in *folder*."""
+def start(folder: Path) -> Figures:
+    """Start with the cluster in *folder*, and keep it for :func:`time_event`."""
     decoding()()  # imports, and warms up
     gc.collect()
     before = resident()
     others, observed = pickle.loads((folder / "rest").read_bytes())
     scene, store = Settled(Snapshot(), observed), dict[str, Service]()
     snapshot = scene.snapshot
-    start = {"start: caches filled": fill(snapshot, store, others, folder)}
-    with frozen():
-        start["start: all plans"] = plan_all(scene)
-        gc.collect()
-        memory = (resident() - before) * 1024 / len(store)
-        return Figures(len(store), len(snapshot.nodes), start, dict(events(scene)), memory, dict(sizes_of(scene)))
+    filled = fill(snapshot, store, others, folder)
+    gc.collect()
+    gc.freeze()  # as kavip.app does
+    times = {"start: caches filled": filled, "start: all plans": plan_all(scene)}
+    gc.collect()
+    memory = (resident() - before) * 1024 / len(store)
+    gc.freeze()
+    _leading.append(scene)
+    return Figures(len(store), len(snapshot.nodes), times, memory, dict(sizes_of(scene)))
 
 
 def fill(snapshot: Snapshot, store: dict[str, Service], others: Iterable[Object], folder: Path) -> Spent:
@@ -161,28 +182,22 @@ def sizes_of(scene: Settled) -> Iterator[tuple[str, int]]:
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
-def events(scene: Settled) -> Iterator[tuple[str, Spent]]:
-    """The least time of each event, with the plans of all keys that it enqueues."""
-    snapshot, replace = scene.snapshot, msgspec.structs.replace
-    first = next(iter(snapshot.services.values()))
-    one, other = (replace(first, spec=replace(first.spec, external_ips=[f"198.51.100.{number}"])) for number in (9, 10))
-    happen(scene, first, one)
-    yield "a Service's VIPs changed", least(lambda: happen(scene, one, other) + happen(scene, other, one), halves=2)
-    happen(scene, one, first)
-    yield "a Service added, until it has an address", least(lambda: added(scene))
-    ready = snapshot.nodes[snapshot.group_nodes(snapshot.groups[GROUP.name])[0].metadata.name]
-    condition = NodeCondition(type="Ready", status="False")
-    unready = replace(ready, status=replace(ready.status, conditions=[condition]))
-    what = f"a node NotReady: plans of {len(set(enqueue.of(snapshot, ready, unready)))} groups"
-    yield what, least(lambda: happen(scene, ready, unready) + happen(scene, unready, ready), halves=2, times=PLANS)
-    yield (
-        "the plan of a group, nothing to do",
-        least(lambda: timed(lambda: plan(scene.snapshot, scene.observed, GROUP))),
-    )
+def time_event(what: str) -> float:
+    """The least seconds of the event *what*, with the plans of all keys that it enqueues, in this process."""
+    (scene,) = _leading
+    gc.collect()
+    return min(EVENTS[what](scene) for _ in range(TIMES))
+
+
+def changed(scene: Settled) -> float:
+    """A Service has one VIP more, and then not."""
+    before = next(iter(scene.snapshot.services.values()))
+    after = msgspec.structs.replace(before, spec=msgspec.structs.replace(before.spec, external_ips=["198.51.100.9"]))
+    return there_and_back(scene, before, after)
 
 
 def added(scene: Settled) -> float:
-    """Add a Service without an address, write its status, and remove it; the seconds until its address is published."""
+    """A Service is added without an address, and its status is written; it is removed."""
     new = service(NEW, group=GROUP.name)
     seconds, writes = react(scene, None, new)
     (patch,) = (each for each in writes if isinstance(each, StatusPatch) and each.kind == KeyKind.SERVICE)
@@ -191,6 +206,31 @@ def added(scene: Settled) -> float:
     seconds += happen(scene, new, held)
     happen(scene, held, None)
     return seconds
+
+
+def unready(scene: Settled) -> float:
+    """A node of a group becomes NotReady, and then ready."""
+    before = scene.snapshot.group_nodes(scene.snapshot.groups[GROUP.name])[0]
+    status = msgspec.structs.replace(before.status, conditions=[NodeCondition(type="Ready", status="False")])
+    return there_and_back(scene, before, msgspec.structs.replace(before, status=status))
+
+
+def unchanged(scene: Settled) -> float:
+    """A group is planned again."""
+    return timed(lambda: plan(scene.snapshot, scene.observed, GROUP))
+
+
+def there_and_back(scene: Settled, before: Object, after: Object) -> float:
+    """Replace *before* by *after* and back; the mean seconds of both."""
+    return (happen(scene, before, after) + happen(scene, after, before)) / 2
+
+
+EVENTS: Final[Mapping[str, Callable[[Settled], float]]] = {
+    "a Service's VIPs changed": changed,
+    "a Service added, until it has an address": added,
+    f"a node NotReady: plans of all {wide.GROUPS} groups": unready,
+    "a group planned, nothing to do": unchanged,
+}
 
 
 # --- times ------------------------------------------------------------------------------------------------------------
@@ -217,55 +257,49 @@ def together(*found: Spent) -> Spent:
     return Spent(sum(each.seconds for each in found), sum(each.decodings for each in found))
 
 
-def least(event: Clock, *, halves: int = 1, times: int = TIMES) -> Spent:
-    """The least time of *event*, which is timed in turns with decodings; it has *halves* that are alike."""
-    seconds, beside = in_turns(event, decoding(), turns=times, times=1)
-    return Spent(seconds / halves, seconds / halves / beside)
-
-
 # --- the table --------------------------------------------------------------------------------------------------------
-def table(found: Sequence[Figures]) -> None:
+def table(found: Sequence[Size]) -> None:
     """Print the figures of all sizes, and how they grow from the smallest to the largest."""
-    line("Services", [f"{each.services:,}" for each in found], "exponent")
-    line("nodes", [f"{each.nodes:,}" for each in found])
-    for what in found[0].times:
-        seconds = [f"{each.times[what].seconds * 1e3:,.1f}" for each in found]
-        line(f"{what}, ms", seconds, grown(found, [each.cost(what) for each in found]))
-    memory = [each.memory for each in found]
-    line("resident memory for each Service, KiB", [f"{each:.2f}" for each in memory], grown(found, memory))
-    for what in found[0].bytes:
-        sizes = [each.bytes[what] for each in found]
-        line(f"{what}, bytes", [f"{each:,}" for each in sizes], grown(found, sizes))
+    figures = [each.figures for each in found]
+    print(f"  {'Services':<46}", *(f"{each.services:>9,}" for each in figures), " exponent")
+    print(f"  {'nodes':<46}", *(f"{each.nodes:>9,}" for each in figures))
+    for what in figures[0].start:
+        spent = [each.start[what] for each in figures]
+        line(f"{what}, ms", found, [each.seconds * 1e3 for each in spent], [each.decodings for each in spent])
+    for what in EVENTS:
+        line(f"{what}, ms", found, [each.events[what] * 1e3 for each in found])
+    line("resident memory for each Service, KiB", found, [each.memory for each in figures])
+    for what in figures[0].bytes:
+        line(f"{what}, bytes", found, [each.bytes[what] for each in figures])
 
 
-def line(what: str, figures: Sequence[str], last: str = "") -> None:
-    """Print a line of the table."""
-    print(f"  {what:<44}", *(f"{each:>10}" for each in figures), f"{last:>10}".rstrip())
+def line(what: str, found: Sequence[Size], shown: Sequence[float], compared: Sequence[float] = ()) -> None:
+    """Print a line of the table: the figures *shown*, and the exponent of those *compared*."""
+    figures = (f"{each:>9,}" if isinstance(each, int) else f"{each:>9,.1f}" for each in shown)
+    print(f"  {what:<46}", *figures, f"{exponent(found, compared or shown):>9.2f}")
 
 
-def grown(found: Sequence[Figures], figures: Sequence[float]) -> str:
-    """The exponent of *figures* as text."""
-    return f"{exponent(found, figures):.2f}"
-
-
-def exponent(found: Sequence[Figures], figures: Sequence[float]) -> float:
+def exponent(found: Sequence[Size], figures: Sequence[float]) -> float:
     """The x with which *figures* grow, from the first to the last, as the number of Services to the power of x."""
-    return log(figures[-1] / figures[0]) / log(found[-1].services / found[0].services)
+    return log(figures[-1] / figures[0]) / log(found[-1].figures.services / found[0].figures.services)
 
 
-def goals(found: Sequence[Figures]) -> None:
+def goals(found: Sequence[Size]) -> None:
     """Print whether the goals are met: for events, in the largest cluster compared with one of a tenth."""
-    small, large = found[0], found[-1]
-    tenth = max((each for each in found if each.services * STEP <= large.services), key=lambda each: each.services)
-    start = exponent(found, [sum(map(each.cost, each.start)) for each in found])
-    whole = f"start, {large.services:,} / {small.services:,}: exponent"
-    goal.row(whole, f"{start:.2f}", goal=f"at most {START:g}", met=start <= START)
-    print(f"growth of the rest, {large.services:,} / {tenth.services:,}")
-    for what in large.events:
-        flat(what, tenth.cost(what), large.cost(what), most=FLAT)
-    flat("the object of a group", tenth.bytes[GROUP_OBJECT], large.bytes[GROUP_OBJECT], most=FLAT)
-    memory = "resident memory for each Service"
-    goal.row(memory, f"{large.memory:.2f} KiB", goal=f"under {MEMORY:g} KiB", met=large.memory < MEMORY)
+    last = found[-1]
+    most = last.figures.services
+    tenth = max(
+        (each for each in found if each.figures.services * STEP <= most), key=lambda each: each.figures.services
+    )
+    grown = exponent(found, [sum(each.decodings for each in size.figures.start.values()) for size in found])
+    what = f"start, {most:,} / {found[0].figures.services:,} Services: exponent"
+    goal.row(what, f"{grown:.2f}", goal=f"at most {START:g}", met=grown <= START)
+    print(f"the rest, {most:,} / {tenth.figures.services:,} Services")
+    for what in EVENTS:
+        flat(what, tenth.events[what], last.events[what], most=FLAT)
+    flat(GROUP_OBJECT, tenth.figures.bytes[GROUP_OBJECT], last.figures.bytes[GROUP_OBJECT], most=FLAT)
+    memory = last.figures.memory
+    goal.row("resident memory for each Service", f"{memory:.2f} KiB", goal=f"under {MEMORY:g} KiB", met=memory < MEMORY)
 
 
 if __name__ == "__main__":
