@@ -67,6 +67,7 @@ class Memory:
         self._most = most
         self._results: dict[Callable[..., Any], dict[Hashable, tuple[tuple[Any, ...], Any]]] = {}
         self._states: dict[type, Any] = {}
+        self._parts: dict[str, Memory] = {}
 
     def last(self, function: Callable[[*Arguments], R], name: Hashable, *arguments: *Arguments) -> R:
         """
@@ -115,6 +116,10 @@ class Memory:
         if name not in results and len(results) >= self._most:
             del results[next(iter(results))]
         results[name] = arguments, result  # also the new objects: the next comparison is by identity
+
+    def part(self, name: str) -> "Memory":
+        """The memory of a second use of the same functions and names, which would replace the results of the first."""
+        return self._parts.setdefault(name, Memory(self._most)) if self._most else self
 
     def state(self, kind: type[R]) -> R:
         """The one object of *kind* that is kept here, for calculations that continue from their last result."""

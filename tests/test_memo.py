@@ -55,6 +55,17 @@ def test_a_state_is_made_once() -> None:
     assert memory.state(Counter) is not Memory().state(Counter)
 
 
+def test_a_part_replaces_no_results_of_the_whole() -> None:
+    """Two uses of one function and name, with other arguments each, are both kept."""
+    counter, memory = Counter(), Memory()
+    join = counter.join
+    for _ in range(2):
+        assert memory.last(join, "a", "a", ("b",)) == "a b"
+        assert memory.part("next").last(join, "a", "a", ("c",)) == "a c"
+    assert counter.calls == ["a", "a"]
+    assert KEEPS_NOTHING.part("next") is KEEPS_NOTHING
+
+
 def test_the_memory_that_keeps_nothing_is_the_default() -> None:
     """Every call is made, and every state is new."""
     counter = Counter()

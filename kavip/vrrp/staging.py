@@ -10,6 +10,7 @@ Shared instances, these already have settled masters, and the move costs no elec
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import msgspec
 
@@ -26,6 +27,9 @@ from kavip.vrrp.spread import Lead
 from kavip.vrrp.units import Unit
 from kavip.vrrp.virtualips import VirtualIP, is_anchor
 
+STAGED: Final = "staged"
+"""The part of a memory for the staged model: its instances have the names of the wanted ones, and differ."""
+
 
 def stage(
     wanted: Model,
@@ -40,7 +44,7 @@ def stage(
     moving = _moving(wanted, running, memory)
     if not moving and all(_agrees(each, running, memory) for each in wanted.instances):
         return wanted
-    rebuilder = _Rebuilder.of(group, members, peers, wanted=wanted, running=running, memory=memory)
+    rebuilder = _Rebuilder.of(group, members, peers, wanted=wanted, running=running, memory=memory.part(STAGED))
     leaving = frozenset(vip.address for vips in moving.values() for vip in vips)
     staged, new = [], []
     for each in wanted.instances:

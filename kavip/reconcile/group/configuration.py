@@ -28,7 +28,7 @@ from kavip.vrrp.instances import Instance, Model
 from kavip.vrrp.members import Member, Peer
 from kavip.vrrp.running import RunningInstance
 from kavip.vrrp.sharding import Shards
-from kavip.vrrp.staging import stage
+from kavip.vrrp.staging import STAGED, stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class ConfigurationBuilder:
         return GroupConfiguration(
             model=staged,
             final=model,
-            current=config.render(staged, Target(notation=self.notation), memory=members.memory),
+            current=config.render(staged, Target(notation=self.notation), memory=members.memory.part(STAGED)),
             next=text if self._keeps_addresses(model, complete) else None,
             excluded=excluded,
         )

@@ -143,8 +143,9 @@ def detection_of(
 def _candidates(instances: Mapping[str, Instance], existing: Existing, memory: Memory) -> frozenset[Address]:
     """The VIPs of *instances* that no text has that nodes may run; most instances have none."""
     published = existing.published
-    revisions = [each for each in (published.current, published.next) if each] if published else []
-    running = [running_instances(each.content, memory) for each in revisions]
+    running = [running_instances(published.current.content, memory)] if published else []
+    if published and published.next:
+        running.append(running_instances(published.next.content, memory.part("next")))
     found = frozenset[Address]().union(
         *(
             memory.last(_missing, each.name, each.carried, tuple(known.get(each.name) for known in running))

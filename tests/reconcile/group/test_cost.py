@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
+import msgspec
+
 from kavip import names
 from kavip.api.group import Instances
 from kavip.api.service import Service
@@ -127,6 +129,20 @@ def test_a_comparison_of_all_services_never_takes_long_at_once() -> None:
     assert begins[1] <= 1.02 * begins[0]
     assert largest[1] <= 1.25 * largest[0]  # it also reads the shares of what it compares
     assert sums[1] > 5 * sums[0]
+
+
+def test_plans_while_a_switch_waits_do_not_build_everything_again() -> None:
+    """Two models with instances of the same names are kept: the one that runs, and the one after the switch."""
+    simulation = crowd(CROWDS[0], nodes=24, instances=16)
+    simulation.plan_group()
+    settled = instructions(simulation.plan_group)
+    group = simulation.snapshot.groups[GROUP]
+    spec = msgspec.structs.replace(group.spec, unicast_enabled=False)
+    simulation.snapshot.put(msgspec.structs.replace(group, spec=spec))
+    for _ in range(3):
+        simulation.group()
+    assert simulation.objects.configmaps[GROUP].binary_data  # the next text, for which no node is prepared yet
+    assert instructions(simulation.plan_group) < 2.5 * settled
 
 
 def begin(simulation: SimulatedCluster, begun: list[Iterator[Outdated]]) -> None:
