@@ -4,9 +4,9 @@ The prober of the agents: reads ``/state`` of every node of every group and keep
 One task per node and group. It asks often while the node does not run the wanted configuration yet, or is master of
 what another node is master of too, and less often as time goes by. Otherwise it asks at the ordinary interval, or less
 often if there are many nodes. Few requests are in flight at a time, each has a timeout, and no answer is read beyond
-its limit. An answer equal to the last one is not even decoded. A large one is decoded in a thread, so that the leader
-goes on meanwhile, and of the VIPs in it only those of the group are read. A node whose answers cost much is
-asked less often (:mod:`kavip.controller.probebudget`).
+its limit. An agent does not send an answer that is equal to its last one (``If-None-Match``); one of 0.1.0 does, and it
+is not decoded. A large answer is decoded in a thread, so that the leader goes on meanwhile, and of the VIPs in it only
+those of the group are read. A node whose answers cost much is asked less often (:mod:`kavip.controller.probebudget`).
 
 A change is reported once for a group in :data:`FOLD` seconds, after the other nodes were asked as well: a fail-over is
 two answers. A node that does not answer keeps its last state; :data:`SILENCE` seconds of silence are a change.
@@ -31,6 +31,7 @@ import structlog
 
 from kavip import names
 from kavip.api.agent import decode_state
+from kavip.controller import agentclient
 from kavip.controller.probebudget import ProbeBudget
 from kavip.controller.viptexts import VIPTexts
 from kavip.reconcile.observed import collisions, exporter
@@ -54,12 +55,10 @@ QUICK: Final = 0.2
 """Seconds between quick probes; a new configuration is in a pod's mount after 0.4 to 0.9 s."""
 _QUICK_PROBES: Final = 15  # probes at that interval before it grows
 _SLOWER: Final = 1.5
-_TIMEOUT: Final = 3.0  # an agent waits 2 s for a keepalived that hangs (agent.keepalived.process.BUDGET), and says so
 _IN_FLIGHT: Final = 32
 _RATE: Final = 400  # probes per second over all nodes of all groups, when no change is awaited
 _PEERS_AT_ONCE: Final = 64  # nodes of a group that are asked at once because another one has changed
 _LAG: Final = 0.2  # seconds for which an agent may reuse what it read from keepalived (agent.keepalived.monitor.FRESH)
-_LARGEST: Final = 2 * 2**20  # bytes; 20,000 VIPs in 510 instances are one megabyte
 _SMALL: Final = 16 * 2**10  # bytes; a smaller answer is decoded within a millisecond
 
 
@@ -189,10 +188,10 @@ class AgentProber:
         try:
             async with self._silent_slots if probe.is_silent else self._slots:
                 sent, asked = self._clock(), datetime.now(UTC)
-                body = await self._get(url)
-            digest = blake2b(body, digest_size=16).digest()
-            known = self._states.states_of(group).get(node) if digest == probe.digest else None
-            fresh = known or await self._read(probe, body, asked=asked)
+                page = await self._get_changed(probe, url)
+            digest = probe.digest if page.body is None else blake2b(page.body, digest_size=16).digest()
+            known = self._known(probe) if digest == probe.digest else None
+            fresh = known or await self._read(probe, page.body or b"", asked=asked)
             state = collisions.noted(fresh, probe.tally, at=self._clock())
             state = self._bridge_restart(probe, state)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -216,6 +215,7 @@ class AgentProber:
             self._record_silence(probe)
             return None
         probe.digest = digest if probe.stopped_at is None and changes == probe.wanted_changes else b""
+        probe.tag = page.tag
         self._record_answer(probe, state, sent=sent)
         return state
 
@@ -225,9 +225,9 @@ class AgentProber:
         try:
             async with self._slots:
                 sent = self._clock()
-                body = (await self._get(url)).decode(errors="replace")
+                body = (await agentclient.get(self._session, url)).body or b""
                 target = self._targets.get(probe.group)
-                state = exporter.node_state(body, target.instances if target else ())
+                state = exporter.node_state(body.decode(errors="replace"), target.instances if target else ())
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             log.debug("exporter does not answer", group=probe.group, node=probe.node, error=type(error).__name__)
             state = exporter.SILENT
@@ -237,16 +237,16 @@ class AgentProber:
             self._record_answer(probe, state, sent=sent)
         return state
 
-    async def _get(self, url: str) -> bytes:
-        timeout = aiohttp.ClientTimeout(total=_TIMEOUT)
-        async with self._session.get(url, timeout=timeout, allow_redirects=False) as response:
-            response.raise_for_status()
-            body = bytearray()
-            async for chunk in response.content.iter_any():
-                body += chunk
-                if len(body) > _LARGEST:
-                    raise ValueError(f"answer is longer than {_LARGEST} bytes")
-            return bytes(body)
+    def _known(self, probe: "_NodeProbe") -> NodeState | None:
+        """The state in the last answer, if an equal one would say the same."""
+        return self._states.states_of(probe.group).get(probe.node) if probe.digest else None
+
+    async def _get_changed(self, probe: "_NodeProbe", url: str) -> agentclient.Page:
+        """The answer; without its body if it is equal to the last one, which is known."""
+        page = await agentclient.get(self._session, url, tag=probe.tag if self._known(probe) else "")
+        if page.body is None and self._known(probe) is None:  # forgotten meanwhile
+            page = await agentclient.get(self._session, url)
+        return page
 
     async def _read(self, probe: "_NodeProbe", body: bytes, *, asked: datetime) -> NodeState | None:
         """The state in *body*; None: another group's agent has the port, or the node has left the group meanwhile."""
@@ -336,8 +336,9 @@ class _NodeProbe:
     The probe of one *node* of one *group*.
 
     *answered*: when the node last answered. *budget*: what further answers may cost. *wanted_changes*: how often the
-    VIPs that are read have changed. *masters*: the instances that it is master of. *stopped_at*: since when its
-    keepalived does not run. *is_unreadable*: that was logged.
+    VIPs that are read have changed. *digest* and *tag*: of the last answer, b"" if it is to be read again. *masters*:
+    the instances that it is master of. *stopped_at*: since when its keepalived does not run. *is_unreadable*: that was
+    logged.
     """
 
     group: str
@@ -347,6 +348,7 @@ class _NodeProbe:
     wanted_changes: int = 0
     wake: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     digest: bytes = b""
+    tag: str = ""
     masters: frozenset[str] = frozenset()
     tally: Tally = dataclasses.field(default_factory=Tally)
     stopped_at: float | None = None

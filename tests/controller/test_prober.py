@@ -10,6 +10,7 @@ from aiohttp import web
 
 from kavip.api.address import parse_address
 from kavip.api.agent import AgentState, decode_state
+from kavip.controller import agentclient
 from kavip.controller import prober as probing
 from kavip.controller.prober import AgentProber
 from kavip.names import Reason
@@ -124,7 +125,7 @@ async def test_long_silence_and_its_end_are_reported_once(monkeypatch: pytest.Mo
 async def test_nodes_that_answer_do_not_wait_for_dead_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests to silent nodes have separate slots: while those hang in all of these, another node is still polled."""
     monkeypatch.setattr(probing, "SILENCE", 0.1)
-    monkeypatch.setattr(probing, "_TIMEOUT", 600.0)
+    monkeypatch.setattr(agentclient, "_TIMEOUT", 600.0)
     monkeypatch.setattr(probing, "_IN_FLIGHT", 2)
     hangs, held = asyncio.Event(), [0]
 

@@ -82,6 +82,20 @@ async def test_head_has_no_body() -> None:
     assert b"Content-Length: 12" in head and body == b""
 
 
+@pytest.mark.parametrize("before", ("", "W/", '"0", W/'))
+async def test_an_answer_that_the_client_has_is_not_sent_again(before: str) -> None:
+    """RFC 9110, sections 13.1.2 and 15.4.5: 304 with the entity tag, and without content."""
+    async with listening() as port:
+        head, _, _ = (await ask(port, get("/state"))).partition(b"\r\n\r\n")
+        tag = next(line for line in head.decode().split("\r\n") if line.startswith("ETag: ")).removeprefix("ETag: ")
+        conditional = f"GET /state HTTP/1.1\r\nHost: n1\r\nif-none-match: {before}{tag}\r\n\r\n".encode()
+        again = await ask(port, conditional)
+        other = await ask(port, conditional.replace(tag.encode(), b'"1"'))
+    assert again.startswith(b"HTTP/1.1 304 Not Modified\r\n") and again.endswith(b"\r\n\r\n")
+    assert f"ETag: {tag}\r\n".encode() in again and b"Content-" not in again
+    assert other.startswith(b"HTTP/1.1 200 OK\r\n") and other.endswith(b'{"hello":1}\n')
+
+
 @pytest.mark.parametrize(
     ("request_", "status"),
     [
