@@ -52,8 +52,7 @@ def _run_disturbances(cluster: Cluster, writes: int, rate: float, only: tuple[st
             for name, disturbance in wanted.items():
                 with step(name):
                     run.run_disturbance(name, disturbance)
-    wrong = run.record.failures or run.record.unreviewed
-    return _print_table(run, not wrong and not run.counters.lost + run.counters.fail_open)
+    return _print_table(run, not run.record.wrong and not run.counters.lost + run.counters.fail_open)
 
 
 def _run_kills(cluster: Cluster, rate: float, only: tuple[str, ...]) -> bool:

@@ -52,6 +52,11 @@ class Record(msgspec.Struct, frozen=True):
     failures: list[WrongAnswer] = []
     unreviewed: list[WrongAnswer] = []
 
+    @property
+    def wrong(self) -> list[WrongAnswer]:
+        """Both."""
+        return self.failures + self.unreviewed
+
     def __add__(self, later: "Record") -> "Record":
         return Record(self.writes + later.writes, self.failures + later.failures, self.unreviewed + later.unreviewed)
 
