@@ -63,7 +63,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     """Keep the logs of all servers and daemons when a test fails, before its fixtures remove them."""
     report = yield
     if report.failed:
-        kept = runs.keep_logs(item.nodeid)
+        kept = runs.keep_logs(item.nodeid, report.longreprtext)
         if kept:
             report.sections.append(("logs of servers and daemons", str(kept)))
     return report

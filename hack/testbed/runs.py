@@ -90,10 +90,11 @@ def own() -> list[Path]:
     return [folder() / name for name in names() if process.recorded(folder() / name / _OWNER) == ours]
 
 
-def keep_logs(name: str) -> Path | None:
+def keep_logs(name: str, report: str = "") -> Path | None:
     """Copy the logs of this process' runs to a directory that stays, named for the test that failed; None without logs.
 
-    The last failures are kept. Of a long log the end is kept.
+    The last failures are kept. Of a long log the end is kept. *report* goes into ``report.txt``: a run that is stopped
+    prints none.
     """
     logs = [(state, log) for state in own() for log in _files(state, ".log")]
     if not logs:
@@ -105,6 +106,7 @@ def keep_logs(name: str) -> Path | None:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - _LOG_BYTES))
             target.write_bytes(file.read())
+    (kept / "report.txt").write_text(report)
     cache.prune("failures/*", keep=_FAILURES)
     return kept
 

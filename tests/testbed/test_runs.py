@@ -126,9 +126,10 @@ def test_the_logs_of_a_failure_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     state = runs.create()
     (state / "n1").mkdir()
     (state / "n1" / "kubelet.log").write_text("why")
-    kept = runs.keep_logs("tests/a.py::test_x[1]")
+    kept = runs.keep_logs("tests/a.py::test_x[1]", "E assert 1 == 2")
     assert kept is not None
     assert kept.name.endswith("-tests-a-py-test_x-1-")
     assert (kept / state.name / "n1" / "kubelet.log").read_text() == "why"
+    assert (kept / "report.txt").read_text() == "E assert 1 == 2"
     runs.remove(state)
     assert kept.exists()
