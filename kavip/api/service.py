@@ -186,11 +186,13 @@ def share_texts(service: Service) -> Service:
 
     In a cache of many Services the texts of their conditions would take a sixth of the memory.
     """
-    force_setattr(service.metadata, "namespace", intern(service.metadata.namespace))
-    force_setattr(service.spec, "type", intern(service.spec.type))
-    for each in service.status.conditions or ():
-        force_setattr(each, "type", intern(each.type))
-        force_setattr(each, "status", intern(each.status))
-        force_setattr(each, "reason", intern(each.reason))
-        force_setattr(each, "last_transition_time", intern(each.last_transition_time))
+    _share(service.metadata, "namespace")
+    _share(service.spec, "type")
+    for condition in service.status.conditions or ():
+        for name in ("type", "status", "reason", "last_transition_time"):
+            _share(condition, name)
     return service
+
+
+def _share(part: Wire, name: str) -> None:
+    force_setattr(part, name, intern(str(getattr(part, name))))  # str(): members of an enum cannot be interned
