@@ -54,7 +54,7 @@ class Record(msgspec.Struct, frozen=True):
 
     @property
     def wrong(self) -> list[WrongAnswer]:
-        """Both."""
+        """The writes that were not answered as they should have been: both kinds."""
         return self.failures + self.unreviewed
 
     def __add__(self, later: "Record") -> "Record":

@@ -160,10 +160,11 @@ def parse(head: bytes) -> PageRequest | HTTPStatus:
         return HTTPStatus.BAD_REQUEST
     if method not in ("GET", "HEAD"):
         return HTTPStatus.METHOD_NOT_ALLOWED
-    return PageRequest(method, target.partition("?")[0], _known(head))
+    return PageRequest(method, target.partition("?")[0], _known_tags(head))
 
 
-def _known(head: bytes) -> frozenset[str]:
+def _known_tags(head: bytes) -> frozenset[str]:
+    """The entity tags of ``If-None-Match``; weak ones count as strong (RFC 9110, section 8.8.3.2)."""
     for line in head.decode("latin-1").split("\r\n")[1:]:
         name, _, value = line.partition(":")
         if name.lower() == "if-none-match":
