@@ -34,7 +34,7 @@ pytestmark = pytest.mark.slow
 # A stand-in for keepalived that misbehaves on demand. On SIGHUP it reads its file: with "deaf" in the file it changes
 # nothing, with "lethal" it exits.
 _DAEMON = """
-import json, os, signal, sys, tempfile, time
+import asyncio, json, os, signal, sys, tempfile
 from kavip.agent.config import validate
 folder, config = sys.argv[1], sys.argv[2].partition("=")[2]
 shown = []
@@ -56,12 +56,12 @@ def dump(name, content):
     os.close(handle)
     os.rename(path, f"{folder}/{name}")
 load(True)
-signal.signal(signal.SIGHUP, lambda *_: load(False))
-signal.signal(signal.SIGUSR1, lambda *_: dump("keepalived_parent.data", "x"))
-signal.signal(36, lambda *_: dump("keepalived.json", json.dumps(shown)))
+loop = asyncio.new_event_loop()  # a plain handler of Python that is called before time.sleep() runs only after it
+loop.add_signal_handler(signal.SIGHUP, load, False)
+loop.add_signal_handler(signal.SIGUSR1, dump, "keepalived_parent.data", "x")
+loop.add_signal_handler(36, lambda: dump("keepalived.json", json.dumps(shown)))
 print("up", flush=True)
-while True:
-    time.sleep(600)
+loop.run_forever()
 """
 
 _PROGRAM = """#!/bin/sh

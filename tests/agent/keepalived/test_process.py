@@ -13,12 +13,13 @@ from kavip.agent.keepalived import process as daemons
 from tests.agent.mounts import python_environment
 
 _SLEEPER = "import time; print('up', flush=True); time.sleep(600)"
+# An event loop reads the signals: a plain handler of Python that is called before time.sleep() runs only after it.
 _TAKER = """
-import signal, time
-signal.signal(signal.SIGHUP, lambda *_: print("HUP", flush=True))
+import asyncio, signal
+loop = asyncio.new_event_loop()
+loop.add_signal_handler(signal.SIGHUP, lambda: print("HUP", flush=True))
 print("up", flush=True)
-while True:
-    time.sleep(600)
+loop.run_forever()
 """
 
 
