@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from math import inf, log
@@ -37,6 +38,7 @@ from kavip.api.service import Service, share_texts
 from kavip.kube.codec import decode
 from kavip.kube.resources import SERVICES
 from kavip.reconcile import enqueue
+from kavip.reconcile.observed.agentstates import Contact
 from kavip.reconcile.plan import Key, KeyKind, StatusPatch
 from kavip.snapshot import Object, Snapshot
 
@@ -215,6 +217,17 @@ def unready(scene: Settled) -> float:
     return there_and_back(scene, before, msgspec.structs.replace(before, status=status))
 
 
+def silent(scene: Settled) -> float:
+    """The same as :func:`changed` while one node more, which is master of nothing, has fallen silent."""
+    agents = scene.observed.agents
+    state = replace(next(iter(agents.states_of(GROUP.name).values())), masters=frozenset())
+    agents = agents.with_state(GROUP.name, "gone", state=state)
+    agents = agents.with_contact(GROUP.name, "gone", contact=Contact(is_silent=True))
+    observed = replace(scene.observed, agents=agents)
+    plan(scene.snapshot, observed, GROUP)  # compares all Services once
+    return changed(Settled(scene.snapshot, observed))
+
+
 def unchanged(scene: Settled) -> float:
     """A group is planned again."""
     return timed(lambda: plan(scene.snapshot, scene.observed, GROUP))
@@ -227,6 +240,7 @@ def there_and_back(scene: Settled, before: Object, after: Object) -> float:
 
 EVENTS: Final[Mapping[str, Callable[[Settled], float]]] = {
     "a Service's VIPs changed": changed,
+    "the same while a node is silent": silent,
     "a Service added, until it has an address": added,
     f"a node NotReady: plans of all {wide.GROUPS} groups": unready,
     "a group planned, nothing to do": unchanged,

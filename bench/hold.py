@@ -1,25 +1,22 @@
 """
 How long the plan of a whole group holds the event loop at once: part of ``python -m bench plan``.
 
-A node is not ready, or the masters of a node move to another one: the conditions of all Services are compared. The plan
-and each step of the comparison count on their own, because other keys get a turn between them. The statuses of all
-Services are current. The two groups take turns.
+A node lacks an interface: the conditions of all Services are compared. Or the masters of a node move to another one:
+those of its VIPs are. The plan and each step of the comparison count on their own, because other keys get a turn
+between them. The statuses of all Services are current. The two groups take turns.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-import msgspec
-
 from bench.objects import GROUP, almost_full
 from bench.reference import NAME, decoding
 from bench.settled import NOW, Settled, settled
 from bench.timing import flat, frozen, plain, timed
-from kavip.api.cluster import Node
 from kavip.reconcile.group.outdated import Outdated
 from kavip.reconcile.group.reconcile import BegunPlan, begin_plan, compared
-from kavip.reconcile.observed.agentstates import AgentStates
+from kavip.reconcile.observed.agentstates import AgentStates, NodeState
 
 CROWDS: Final = (100, 20_000)
 MOST: Final = 1.5  # a step of 20,000 Services misses the caches of the CPU more often
@@ -34,7 +31,7 @@ def table() -> None:
     print("the longest step of a plan that compares all Services of a group")
     scenes, reference = [settled(almost_full(size)) for size in CROWDS], decoding()
     with frozen():
-        for what, change in (("a node is not ready", readiness), ("the VIPs of a node move", masters)):
+        for what, change in (("a node lacks an interface", interfaces), ("the VIPs of a node move", masters)):
             few, many = longest(scenes, change)
             plain(f"{what}, among {CROWDS[1]:,}", f"{many / reference():.0f} x {NAME}")
             flat(f"{what}, among {CROWDS[1]:,} / {CROWDS[0]}", few, many, most=MOST)
@@ -60,15 +57,12 @@ def steps(scene: Settled) -> Iterator[float]:
         scene.observed.records.groups[GROUP] = compared(record, Outdated.merge(found))
 
 
-def readiness(scene: Settled, flag: bool) -> Settled:
-    """The first node is not ready, or is ready again."""
-    node = _first(scene.snapshot.nodes)
-    found = [
-        msgspec.structs.replace(each, status="False" if flag else "True") if each.type == "Ready" else each
-        for each in node.status.conditions or ()
-    ]
-    scene.snapshot.put(msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, conditions=found)))
-    return scene
+def interfaces(scene: Settled, flag: bool) -> Settled:
+    """The first node lacks an interface, which no VIP needs."""
+    states = scene.observed.agents.states_of(GROUP)
+    node = min(states)
+    changed = {**states, node: replace(states[node], missing=frozenset({"vlan20"}))}
+    return _answered(scene, changed if flag else states)
 
 
 def masters(scene: Settled, flag: bool) -> Settled:
@@ -80,9 +74,9 @@ def masters(scene: Settled, flag: bool) -> Settled:
         one: replace(states[one], masters=frozenset()),
         other: replace(states[other], masters=states[other].masters | states[one].masters),
     }
-    agents: AgentStates = replace(scene.observed.agents, states={GROUP: moved if flag else states})
+    return _answered(scene, moved if flag else states)
+
+
+def _answered(scene: Settled, states: Mapping[str, NodeState]) -> Settled:
+    agents: AgentStates = replace(scene.observed.agents, states={GROUP: states})
     return Settled(scene.snapshot, replace(scene.observed, agents=agents))
-
-
-def _first(nodes: Mapping[str, Node]) -> Node:
-    return nodes[min(nodes)]

@@ -136,10 +136,11 @@ def _states(snapshot: Snapshot, group: KeepalivedGroup, configmap: ConfigMap) ->
     running = running_instances((configmap.data or {})[names.CONFIG_KEY])
     where = {name: nodes[index % len(nodes)] for index, name in enumerate(sorted(running))}
     at = {vip.address: name for name, run in running.items() for vip in run.virtual_ips}
+    runs = frozenset(at)  # the prober shares it between nodes, too
     return {
         node: NodeState(
             config_hash=group.status.config_hash,
-            runs=frozenset(at),
+            runs=runs,
             masters=frozenset(address for address, name in at.items() if where[name] == node),
             instance_of=at,
             instances=tuple(

@@ -16,6 +16,7 @@ from kavip.api.cluster import (
     NetworkSpec,
     Node,
     NodeAddress,
+    NodeCondition,
     NodeSpec,
     NodeStatus,
     PlatformStatus,
@@ -120,6 +121,12 @@ def node(
         ),
         status=NodeStatus(addresses=[NodeAddress(type=kind, address=text) for text in addresses]),
     )
+
+
+def not_ready(found: Node, status: str = "False") -> Node:
+    """The same node, not ready; *status* "Unknown": its kubelet is silent."""
+    down = msgspec.structs.replace(found.status, conditions=[NodeCondition(type="Ready", status=status)])
+    return msgspec.structs.replace(found, status=down)
 
 
 def namespace(name: str, **labels: str) -> Namespace:

@@ -20,7 +20,7 @@ from kavip.api.refusal import Refusal
 from kavip.api.service import Service
 from kavip.names import ConditionType, Reason
 from kavip.reconcile.group.desired import Desired
-from kavip.reconcile.group.served import Circumstances, ServedServices, allowed_namespaces
+from kavip.reconcile.group.served import Answers, Circumstances, ServedServices, allowed_namespaces
 from kavip.reconcile.observed.mastership import Mastership
 from kavip.reconcile.plan import ConditionChange, GroupRecord, Key, KeyKind, Unconfirmed
 from kavip.reconcile.service import throttle
@@ -75,13 +75,13 @@ class Comparison:
         self._problems = _problems(desired)
         self._special = self._problems.keys() | serving.snapshot.ledger.disputing()
         self._members = serving.snapshot.parts(serving.key)
-        kept = serving.snapshot.memory(serving.key)
-        self._served = kept.state(ServedServices) if mastership.is_undisputed(kept) else ServedServices()
+        self._served = serving.snapshot.memory(serving.key).state(ServedServices)
         self._circumstances = Circumstances.of(serving)
 
     def __iter__(self) -> Iterator[Outdated]:
         """Compare about :data:`BATCH` Services in each step."""
-        self._served.begin(self._circumstances, self._serving.states, self._members.keys())
+        answers = Answers(self._serving.states, self._mastership.silent, self._serving.ready.names)
+        self._served.begin(self._circumstances, answers, self._members.keys())
         for services in self._batches():
             yield self._compare(services)
 
@@ -132,6 +132,7 @@ class Comparison:
                 and (state.status, confirmed.reason) == ("True", Reason.MASTER)  # endpoints may change with any slice
                 and service.key not in self._special
                 and is_allowed_as_before
+                and mastership.is_certain(vips.addresses)
                 and mastership.strangers.keys().isdisjoint(vips.addresses)  # these may count later
             ):
                 self._served.add(service, vips.addresses)

@@ -18,23 +18,37 @@ from kavip.snapshot.membership import part_of
 
 
 class Circumstances(NamedTuple):
-    """What conditions depend on, besides the Service, its problem, the holders of its VIPs, and the nodes' masters."""
+    """
+    What conditions depend on, besides the Service, its problem, and the agents' answers about its VIPs.
+
+    *labels*: those of the nodes. *has_whole*: whether a ready node has all interfaces. *excluded*, *missing*, *routed*:
+    only of the ready nodes that have any, or fail to route. *unready*: of each node that has answered.
+    """
 
     has_group: bool
     allowed: tuple[str, ...] | None
-    has_nodes: bool
-    ready: tuple[str, ...]
-    apart: tuple[tuple[str, tuple[ExcludedInstance, ...], frozenset[str], frozenset[str]], ...]
+    labels: tuple[tuple[str, Mapping[str, str]], ...]
+    has_whole: bool
+    excluded: tuple[tuple[str, tuple[ExcludedInstance, ...]], ...]
+    missing: tuple[tuple[str, frozenset[str]], ...]
     routed: tuple[tuple[str, frozenset[str]], ...]
+    unready: tuple[tuple[str, frozenset[str]], ...]
 
     @classmethod
     def of(cls, serving: ServingGroup) -> "Circumstances":
         """Those of a group as it serves now."""
-        states = sorted(serving.states.items())
-        apart = tuple((node, state.excluded, state.unready, state.missing) for node, state in states)
-        routed = tuple((node, state.routed) for node, state in states if state.fails_to_route)
-        is_there = serving.group is not None
-        return cls(is_there, allowed_namespaces(serving), serving.has_nodes, serving.ready, apart, routed)
+        group, ready = serving.group, serving.ready
+        nodes = serving.snapshot.group_nodes(group) if group else ()
+        return cls(
+            group is not None,
+            allowed_namespaces(serving),
+            tuple((node.metadata.name, node.metadata.labels or {}) for node in nodes),
+            len(ready.names) > len(ready.lacking),
+            tuple((node, state.excluded) for node, state in ready.excluding),
+            tuple((node, state.missing) for node, state in ready.lacking),
+            tuple((node, state.routed) for node, state in ready.failing),
+            tuple((node, state.unready) for node, state in sorted(serving.states.items())),
+        )
 
 
 def allowed_namespaces(serving: ServingGroup) -> tuple[str, ...] | None:
@@ -45,15 +59,44 @@ def allowed_namespaces(serving: ServingGroup) -> tuple[str, ...] | None:
     return tuple(sorted(name for name in snapshot.namespaces if snapshot.allows(group, name)))
 
 
+class Answers(NamedTuple):
+    """The agents' last answers *states*, the nodes that are *silent* since, and those that are *ready*."""
+
+    states: Mapping[str, NodeState] = NO_STATES
+    silent: frozenset[str] = frozenset()
+    ready: tuple[str, ...] = ()
+
+    def changed_since(self, before: "Answers") -> Collection[Address]:
+        """
+        The VIPs of which these answers say something else than those *before*, which are of the same nodes.
+
+        A node has started or stopped to run them, or to be their master, or to hear claims on them; or a master of them
+        has fallen silent or answers again; or a node became ready that does not run them. A node that is not ready any
+        more takes nothing back.
+        """
+        found: set[Address] = set()
+        for node, state in self.states.items():
+            past = before.states[node]
+            if state is not past:
+                found |= (state.runs ^ past.runs) | (state.masters ^ past.masters)
+                found |= {each.address for each in {*state.claimed} ^ {*past.claimed}}
+            if (node in self.silent) is not (node in before.silent):
+                found |= state.masters | past.masters
+        if new := [self.states[node] for node in set(self.ready).difference(before.ready) if node in self.states]:
+            held = frozenset[Address]().union(*(state.masters for state in self.states.values()))
+            found = found.union(*(held - state.runs for state in new))
+        return found
+
+
 class _Share:
     """
     One share of the *members*: the VIPs of those that are *served*, by identity, and the *others*.
 
-    It is true under *circumstances* and of the agents' answers *states*.
+    It is true under *circumstances* and of the agents' *answers*.
     """
 
     circumstances: Circumstances | None = None
-    states: Mapping[str, NodeState] = NO_STATES
+    answers = Answers()
     members: tuple[Service, ...] = ()
     others: tuple[Service, ...] = ()
 
@@ -62,6 +105,8 @@ class _Share:
 
     def forget(self, changed: Collection[Address]) -> None:
         """Services with one of the VIPs *changed* are not known as served any more."""
+        if not changed:
+            return
         lost = [key for key, vips in self.served.items() if any(map(changed.__contains__, vips))]
         if lost:
             for key in lost:
@@ -82,18 +127,19 @@ class ServedServices:
     """The Services of one group that are served and report it."""
 
     _circumstances: Circumstances | None = None
-    _states: Mapping[str, NodeState] = NO_STATES
+    _answers = Answers()
 
     def __init__(self) -> None:
         """Know none."""
         self._shares: dict[str, _Share] = {}
         self._changed: dict[int, Collection[Address]] = {}
 
-    def begin(self, circumstances: Circumstances, states: Mapping[str, NodeState], shares: Collection[str]) -> None:
-        """Begin a comparison under *circumstances*, with the agents' answers *states*; *shares*: of the members."""
+    def begin(self, circumstances: Circumstances, answers: Answers, shares: Collection[str]) -> None:
+        """Begin a comparison under *circumstances*, with the agents' *answers*; *shares*: of the members."""
         if circumstances != self._circumstances:
             self._circumstances = circumstances
-        self._states = states
+        if answers.states is not self._answers.states or answers[1:] != self._answers[1:]:
+            self._answers = answers
         self._changed.clear()
         for gone in self._shares.keys() - shares:
             del self._shares[gone]
@@ -104,9 +150,9 @@ class ServedServices:
         if share.circumstances is not self._circumstances:
             share = self._shares[name] = _Share()
             share.circumstances = self._circumstances
-        elif share.states is not self._states:
-            share.forget(self._changed_since(share.states))
-        share.states = self._states
+        elif share.answers is not self._answers:
+            share.forget(self._changed_since(share.answers))
+        share.answers = self._answers
         if share.members is not members:
             share.replace_members(members)
         if share.others:
@@ -117,17 +163,8 @@ class ServedServices:
         """*service*, one of the members in this comparison, is served with *vips* and reports it."""
         self._shares[part_of(service.key)].served[id(service)] = vips
 
-    def _changed_since(self, before: Mapping[str, NodeState]) -> Collection[Address]:
-        """
-        The VIPs that a node has started or stopped to run, or to be master of, or to hear claims on.
-
-        Circumstances name the nodes, so both have the same ones. Most shares have the same answers *before*.
-        """
+    def _changed_since(self, before: Answers) -> Collection[Address]:
+        """The VIPs that have changed since the answers *before*; most shares have the same ones."""
         if id(before) not in self._changed:
-            found: set[Address] = set()
-            for node, state in self._states.items():
-                if state is not before[node]:
-                    found |= (state.runs ^ before[node].runs) | (state.masters ^ before[node].masters)
-                    found |= {each.address for each in {*state.claimed} ^ {*before[node].claimed}}
-            self._changed[id(before)] = found
+            self._changed[id(before)] = self._answers.changed_since(before)
         return self._changed[id(before)]

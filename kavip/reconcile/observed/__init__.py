@@ -8,6 +8,7 @@ What the controller has observed besides the Snapshot. PURE.
   :mod:`~kavip.reconcile.observed.templates`: templates of keepalived.conf, and what came out of them;
 * :mod:`~kavip.reconcile.observed.agent`: decodes an answer of ``/state``;
   :mod:`~kavip.reconcile.observed.exporter`: decodes an answer of the exporter in keepalived-operator's pods;
+* :mod:`~kavip.reconcile.observed.readynodes`: the ready nodes of a group, by what those answers report;
 * :mod:`~kavip.reconcile.observed.mastership`: which node is master of what, by those answers;
 * :mod:`~kavip.reconcile.observed.strangers`: VIPs that another machine on the LAN has, by the same answers;
 * :mod:`~kavip.reconcile.observed.collisions`: VRIDs that another router uses, by keepalived's counters;

@@ -18,7 +18,6 @@ from typing import Final
 
 from kavip.api.address import Address
 from kavip.api.group import KeepalivedGroup
-from kavip.memo import Memory
 from kavip.names import Reason
 from kavip.reconcile.observed.agentstates import BACKUP, FAULT, AgentStates, Contact, NodeState, masters_by_instance
 from kavip.reconcile.observed.strangers import Stranger, hardware_of, has_claims, have_all_reported, strangers_of
@@ -141,20 +140,29 @@ class Mastership:
         """Whether a node that should answer does not."""
         return any(node not in self.states or self._is_silent(node) for node in self.expected)
 
-    def is_undisputed(self, memory: Memory) -> bool:
-        """Whether every node answers and no VIP has two masters: then the result does not change with time."""
-        masters = tuple(state.masters for state in self.states.values())
-        return memory.last(_are_apart, "", masters) and not any(map(self._is_silent, self.states))
+    def is_certain(self, vips: Iterable[Address]) -> bool:
+        """Whether one node that answers claims each of *vips*, and no other one does: time alone changes no master."""
+        return all(sum(node not in self.silent for node in self._masters(vip)) == 1 for vip in vips)
+
+    @cached_property
+    def silent(self) -> frozenset[str]:
+        """The nodes that have answered, and do not answer any more."""
+        return frozenset(filter(self._is_silent, self.states))
 
     @cached_property
     def _leaders(self) -> Mapping[str, Collection[str]]:
         """The nodes that are master, by instance."""
         return masters_by_instance(self.states)
 
+    @cached_property
+    def _holders(self) -> Sequence[tuple[str, frozenset[Address]]]:
+        """The nodes that are master of any VIP, and the VIPs of each."""
+        return [(node, state.masters) for node, state in self.states.items() if state.masters]
+
     def _masters(self, subject: VipOrInstance) -> Collection[str]:
         if isinstance(subject, str):
             return self._leaders.get(subject, ())
-        return [node for node, state in self.states.items() if subject in state.masters]
+        return [node for node, masters in self._holders if subject in masters]
 
     def _claim(self, node: str, subject: VipOrInstance) -> MasterClaim:
         contact = self.contacts.get(node, Contact())
@@ -200,7 +208,3 @@ def _runs(state: NodeState, subject: VipOrInstance) -> bool:
     if isinstance(subject, str):
         return any(sight.name == subject for sight in state.instances)
     return subject in state.runs
-
-
-def _are_apart(masters: Sequence[frozenset[Address]]) -> bool:
-    return len(frozenset[Address]().union(*masters)) == sum(map(len, masters))

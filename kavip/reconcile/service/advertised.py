@@ -135,8 +135,10 @@ def _without_endpoints(vips: ServiceVIPs, masters: _Masters, mastership: Masters
     The EndpointSlices of such a Service are read from then on (:attr:`~kavip.api.service.Service.needs_slices`).
     """
     service, serving = vips.service, vips.serving
+    if not service.is_local:
+        return None
     tracks = {tracking.local_track(unit) for unit in (service.key, *(f"{service.key}/{vip}" for vip in vips.addresses))}
-    if not service.is_local or any(tracks.isdisjoint(each.unready) for each in mastership.states.values()):
+    if any(tracks.isdisjoint(each.unready) for each in mastership.states.values()):
         return None
     message = f"{_locations(masters)}; connections to it are dropped (externalTrafficPolicy: Local)"
     members = serving.snapshot.group_nodes(serving.group) if serving.group else ()

@@ -5,7 +5,7 @@ A chain of named checks; the first one that objects gives reason and message. Th
 The plan of the group evaluates it too, to find the Services whose status is out of date.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from kavip import names
@@ -69,7 +69,7 @@ def _router_id_left(vips: ServiceVIPs) -> Refusal | None:
 
 def _nodes_have_interface(vips: ServiceVIPs) -> Refusal | None:
     """A node without the interface of a VIP is left out; it must not be every node."""
-    lacking, ready = vips.left_out, vips.serving.ready
+    lacking, ready = vips.left_out, vips.serving.ready.names
     if not ready or len(lacking) < len(ready):
         return None
     interface = min(lacking.values())
@@ -126,7 +126,7 @@ def _vips_are_free(vips: ServiceVIPs) -> Refusal | None:
 
 def _not_excluded(vips: ServiceVIPs) -> Refusal | None:
     """A node runs other instances and not this one: the cause is in this one."""
-    found = next(((node, each) for node in vips.serving.ready for each in _excluded(vips, node)), None)
+    found = next(_excluded(vips), None)
     if found is None:
         return None
     node, first = found  # one is enough: a message that counted them would change with every node
@@ -137,10 +137,12 @@ def _not_excluded(vips: ServiceVIPs) -> Refusal | None:
     return Refusal(Reason.PENDING, f"{message}{kept}")
 
 
-def _excluded(vips: ServiceVIPs, node: str) -> Iterable[ExcludedInstance]:
-    state, addresses = vips.serving.states.get(node), frozenset(vips.addresses)
-    excluded = state.excluded if state and node not in vips.left_out else ()
-    return (each for each in excluded if _is_own(each, vips.service) or each.virtual_ips & addresses)
+def _excluded(vips: ServiceVIPs) -> Iterator[tuple[str, ExcludedInstance]]:
+    for node, state in vips.serving.ready.excluding:
+        if node not in vips.left_out:
+            for each in state.excluded:
+                if _is_own(each, vips.service) or not each.virtual_ips.isdisjoint(vips.addresses):
+                    yield node, each
 
 
 def _is_own(instance: ExcludedInstance, service: Service) -> bool:
@@ -164,24 +166,23 @@ CHECKS: Final[tuple[Callable[[ServiceVIPs], Refusal | None], ...]] = (
 
 
 def _rollout(vips: ServiceVIPs) -> ConditionState:
-    serving, wanted, states = vips.serving, frozenset(vips.addresses), vips.serving.states
-    apart = vips.left_out
-    nodes = [name for name in serving.ready if name not in apart]
-    lacking = [name for name in nodes if name not in states or not wanted <= states[name].runs]
-    if nodes and not lacking:
+    serving, apart = vips.serving, vips.left_out
+    lacking = serving.ready.without(frozenset(vips.addresses), apart)
+    if len(serving.ready.names) > len(apart) and not lacking:
         return _programmed(vips)
     stored = conditions.find(vips.service.status.conditions, ConditionType.SERVICE_PROGRAMMED)
-    if stored is not None and stored.status == "True" and not any(name in states for name in lacking):
+    if stored is not None and stored.status == "True" and not any(name in serving.states for name in lacking):
         # No agent contradicts: a node that is new, or was not asked since kavip started, takes nothing back.
         return _programmed(vips)
-    return ConditionState("False", Reason.PENDING, _progress(vips, lacking), is_progress=bool(serving.ready))
+    return ConditionState("False", Reason.PENDING, _progress(vips, lacking), is_progress=bool(serving.ready.names))
 
 
 def _programmed(vips: ServiceVIPs) -> ConditionState:
     serving = vips.serving
     message = f"every node of KeepalivedGroup {serving.key} runs a configuration with these VIPs"
-    for interface in sorted(set(vips.left_out.values())):
-        message += f"; {left_out(interface, [node for node, each in vips.left_out.items() if each == interface])}"
+    lacking = vips.left_out
+    for interface in sorted(set(lacking.values())):
+        message += f"; {left_out(interface, [node for node, each in lacking.items() if each == interface])}"
     for pool, failing in vips.unrouted.items():
         message += f"; {unrouted(pool, failing)}: see {ConditionType.READY} of KeepalivedGroup {serving.key}"
     if serving.group is not None and vips.service.preferred_nodes:
@@ -193,10 +194,10 @@ def _programmed(vips: ServiceVIPs) -> ConditionState:
 
 def _progress(vips: ServiceVIPs, lacking: Sequence[str]) -> str:
     serving = vips.serving
-    if not serving.ready:
+    if not serving.ready.names:
         return f"no node of KeepalivedGroup {serving.key} is ready"
     text = (
-        f"{len(serving.ready) - len(lacking)} of {len(serving.ready)} nodes run a configuration with "
+        f"{len(serving.ready.names) - len(lacking)} of {len(serving.ready.names)} nodes run a configuration with "
         f"{few([str(vip) for vip in vips.addresses])}; waiting for {few(lacking)}"
     )
     for name in lacking:

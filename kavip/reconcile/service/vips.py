@@ -15,6 +15,7 @@ from kavip.reconcile import segmentids
 from kavip.reconcile.observed.agentstates import NodeState
 from kavip.reconcile.observed.mastership import Mastership
 from kavip.reconcile.observed.observed import Observed
+from kavip.reconcile.observed.readynodes import ReadyNodes
 from kavip.snapshot import Snapshot
 from kavip.vrrp import members
 from kavip.vrrp.units import UnitBuilder
@@ -25,14 +26,14 @@ class ServingGroup:
     """
     What all Services of the group *key* have in common.
 
-    *group*: None if it does not exist. *ready*: its nodes that are ready. *states*: what their agents reported.
+    *group*: None if it does not exist. *ready*: its nodes that are ready. *states*: what its agents reported.
     """
 
     snapshot: Snapshot
     key: str
     group: KeepalivedGroup | None
     has_nodes: bool
-    ready: tuple[str, ...]
+    ready: ReadyNodes
     states: Mapping[str, NodeState]
 
     @classmethod
@@ -40,10 +41,10 @@ class ServingGroup:
         """The group *key*, as it serves now."""
         group, states = snapshot.groups.get(key), observed.agents.states_of(key)
         if group is None:
-            return cls(snapshot, key, None, has_nodes=False, ready=(), states=states)
+            return cls(snapshot, key, None, has_nodes=False, ready=ReadyNodes(), states=states)
         # A node that is down would keep every new Service pending for as long as it takes to repair it.
-        ready, has_nodes = snapshot.ready_nodes(group), bool(snapshot.group_nodes(group))
-        return cls(snapshot, key, group, has_nodes, ready, states)
+        ready = ReadyNodes.of(snapshot.ready_nodes(group), states, snapshot.memory(key))
+        return cls(snapshot, key, group, bool(snapshot.group_nodes(group)), ready, states)
 
     @property
     def has_free_router_id(self) -> bool:
@@ -58,8 +59,8 @@ class ServingGroup:
 
     def _reporting_nodes(self, pods: Iterable[Pod]) -> tuple[str, ...]:
         """The nodes whose agents must answer: the ready ones, and former ones that still run one of *pods*."""
-        former = {pod.spec.node_name for pod in pods}.difference(self.ready, [""])
-        return (*self.ready, *sorted(name for name in former if not self._is_down(name)))
+        former = {pod.spec.node_name for pod in pods}.difference(self.ready.names, [""])
+        return (*self.ready.names, *sorted(name for name in former if not self._is_down(name)))
 
     def _is_down(self, node: str) -> bool:
         known = self.snapshot.nodes.get(node)
@@ -113,25 +114,23 @@ class ServiceVIPs:
     @property
     def left_out(self) -> Mapping[str, str]:
         """The ready nodes that hold none of its VIPs, because they lack an interface that a pool names; and which."""
-        interfaces, states = self.pool_interfaces, self.serving.states
-        if not interfaces:
+        nodes = self.serving.ready.lacking
+        if not nodes or not (interfaces := self.pool_interfaces):
             return {}
-        missing = {name: states[name].missing & interfaces for name in self.serving.ready if name in states}
-        return {name: min(lacking) for name, lacking in missing.items() if lacking}
+        return {name: min(missing) for name, state in nodes if (missing := state.missing & interfaces)}
 
     @property
     def unrouted(self) -> Mapping[str, Sequence[str]]:
         """By pool, the ready nodes that report that they cannot route replies of its VIPs by its gateway."""
-        snapshot, states = self.serving.snapshot, self.serving.states
-        failing = [name for name in self.serving.ready if name in states and states[name].fails_to_route]
+        snapshot, failing = self.serving.snapshot, self.serving.ready.failing
         if not failing or not snapshot.parsed_pools.interfaces:
             return {}
         places = {place for each in self.addresses if (place := snapshot.interface_of(each)) and place.is_routed}
         found = {
             place.pool: [
                 name
-                for name in failing
-                if place.pool not in states[name].routed and place.interface not in states[name].missing
+                for name, state in failing
+                if place.pool not in state.routed and place.interface not in state.missing
             ]
             for place in sorted(places)
         }

@@ -9,9 +9,14 @@ import msgspec
 from kavip import names
 from kavip.api.group import Instances
 from kavip.api.service import Service
+from kavip.names import Reason
 from kavip.reconcile.group.outdated import BATCH, Outdated
-from kavip.reconcile.observed.agentstates import BACKUP, MASTER, AgentStates, InstanceState, NodeState
+from kavip.reconcile.observed.agentstates import BACKUP, MASTER, AgentStates, Contact, InstanceState, NodeState
+from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import Key, KeyKind
+from kavip.reconcile.service.advertised import advertised_state
+from kavip.reconcile.service.programmed import programmed_state
+from kavip.reconcile.service.vips import ServiceVIPs, ServingGroup
 from kavip.vrrp.compact import is_compact
 from kavip.vrrp.running import running_instances
 from tests.reconcile.group.settledgroup import serving, settled, with_pods
@@ -44,10 +49,11 @@ def report(simulation: SimulatedCluster) -> None:
     """Let all nodes run the published text; the first one is the master of everything."""
     running = running_instances(simulation.text())
     at = {vip.address: name for name, run in running.items() for vip in run.virtual_ips}
+    runs = frozenset(at)  # the prober shares it between nodes, too
     states = {
         node: NodeState(
             config_hash=simulation.snapshot.groups[GROUP].status.config_hash,
-            runs=frozenset(at),
+            runs=runs,
             masters=frozenset(at) if node == MASTER_NODE else frozenset(),
             instance_of=at,
             instances=tuple(
@@ -129,6 +135,59 @@ def test_a_comparison_of_all_services_never_takes_long_at_once() -> None:
     assert begins[1] <= 1.02 * begins[0]
     assert largest[1] <= 1.25 * largest[0]  # it also reads the shares of what it compares
     assert sums[1] > 5 * sums[0]
+
+
+def compared(simulation: SimulatedCluster) -> int:
+    """In how many steps the plan of the group compares Services."""
+    begun: list[Iterator[Outdated]] = []
+    begin(simulation, begun)
+    return sum(1 for _ in begun[0])
+
+
+def test_a_node_that_is_not_ready_or_ready_again_leads_to_no_comparison() -> None:
+    """What is served without it stays served, and so it does with a node that runs everything."""
+    simulation = crowd(CROWDS[0])
+    node = simulation.snapshot.nodes["n2"]
+    assert compared(simulation) == 0
+    for found in (build.not_ready(node), node):
+        simulation.snapshot.put(found)
+        assert compared(simulation) == 0
+    simulation.snapshot.put(build.not_ready(node))
+    assert compared(simulation) == 0
+    without = replace(simulation.agents.states_of(GROUP)["n2"], runs=frozenset())
+    simulation.agents = simulation.agents.with_state(GROUP, "n2", state=without)
+    simulation.plan_group()
+    assert compared(simulation) == 0
+    simulation.snapshot.put(node)
+    assert compared(simulation) > 0
+
+
+def test_a_node_that_is_silent_for_long_costs_no_comparison() -> None:
+    """Only the VIPs that it holds are compared."""
+    for node, is_compared in (("n2", False), (MASTER_NODE, True)):
+        simulation = crowd(CROWDS[0])
+        assert compared(simulation) == 0
+        simulation.agents = simulation.agents.with_contact(GROUP, node, contact=Contact(is_silent=True))
+        assert (compared(simulation) > 0) is is_compared
+        assert (compared(simulation) > 0) is is_compared
+
+
+def test_a_service_costs_the_same_on_few_and_many_nodes() -> None:
+    """Most nodes report the same."""
+    found = []
+    for nodes in (8, 64):
+        simulation = crowd(CROWDS[0], nodes=nodes)
+        observed = Observed(simulation.agents, simulation.objects)
+        serving_group = ServingGroup.of(simulation.snapshot, GROUP, observed)
+        mastership = serving_group.mastership(observed)
+        service = simulation.snapshot.services["shop/s0000"]
+        vips = ServiceVIPs.of(service, (), serving_group)
+        for evaluate in (partial(programmed_state, vips), partial(advertised_state, vips, mastership)):
+            evaluate()
+            found.append(instructions(evaluate))
+        assert (programmed_state(vips).reason, vips.addresses) == (Reason.PROGRAMMED, service.external_addresses)
+    assert found[2] <= 1.02 * found[0]
+    assert found[3] <= 1.02 * found[1]
 
 
 def test_plans_while_a_switch_waits_do_not_build_everything_again() -> None:

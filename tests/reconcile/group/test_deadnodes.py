@@ -5,11 +5,10 @@ from collections.abc import Collection
 from dataclasses import replace
 from itertools import combinations, count
 
-import msgspec
 import pytest
 
 from kavip import names
-from kavip.api.cluster import Node, NodeCondition
+from kavip.api.cluster import Node
 from kavip.api.service import Service
 from kavip.reconcile.observed.agentstates import AgentStates, Contact, InstanceState, NodeState
 from kavip.reconcile.plan import Key, KeyKind
@@ -18,7 +17,6 @@ from tests.reconcile.simulatedcluster import GROUP, SimulatedCluster, cluster
 from tests.support import build
 
 VIPS = ("192.0.2.130", "192.0.2.131", "192.0.2.132")
-NOT_READY = [NodeCondition(type="Ready", status="False")]
 NODES = ("n1", "n2", "n3", "n4", "n5")
 SPREAD = {names.SPREAD_ANNOTATION: "true"}
 
@@ -73,8 +71,7 @@ def broken_by() -> tuple[SimulatedCluster, frozenset[str]]:
 
 def unready(name: str) -> Node:
     """The node of that *name*, not ready."""
-    found = build.node(name, f"192.0.2.1{name[1:]}")
-    return msgspec.structs.replace(found, status=msgspec.structs.replace(found.status, conditions=NOT_READY))
+    return build.not_ready(build.node(name, f"192.0.2.1{name[1:]}"))
 
 
 def settle(simulation: SimulatedCluster) -> None:

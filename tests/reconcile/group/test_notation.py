@@ -9,7 +9,6 @@ import pytest
 
 from kavip import names
 from kavip.agent.config.localize import node_lines
-from kavip.api.cluster import NodeCondition
 from kavip.api.group import Instances
 from kavip.reconcile.observed.agentstates import AgentStates, NodeState
 from kavip.reconcile.plan import Key, KeyKind, ReconcileOptions
@@ -174,9 +173,7 @@ def test_a_node_that_is_not_ready_is_not_awaited() -> None:
     simulation.agents = replace(simulation.agents, since=0.0)
     answered(simulation, READS, *(f"n{number}" for number in range(2, NODES + 1)))
     assert not is_compact(content(simulation))
-    node = build.node("n1", "192.0.2.11")
-    status = msgspec.structs.replace(node.status, conditions=[NodeCondition(type="Ready", status="Unknown")])
-    simulation.snapshot.put(msgspec.structs.replace(node, status=status))
+    simulation.snapshot.put(build.not_ready(build.node("n1", "192.0.2.11"), "Unknown"))
     assert is_compact(content(simulation))
 
 

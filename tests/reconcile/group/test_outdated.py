@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip import names
+from kavip.api.cluster import Node
 from kavip.api.group import GroupVirtualIP, Instances, KeepalivedGroup
 from kavip.api.meta import LabelSelector
 from kavip.api.pool import PoolRouting, VIPPool
@@ -37,7 +38,9 @@ def some_service(key: str, luck: random.Random) -> Service:
     """A Service that is plain, shares an address, has a node's address, or has special fields."""
     vips = [f"198.51.100.{luck.randint(1, 12)}" for _ in range(luck.randint(0, 2))]
     vips += luck.sample(["2001:db8::7", "192.0.2.11", "198.51.100.200"], luck.choice((0, 0, 0, 1)))
-    notes = {names.VERBATIM_ANNOTATION: '{"nopreempt": ""}'} if luck.random() < 0.1 else None
+    notes = {names.VERBATIM_ANNOTATION: '{"nopreempt": ""}'} if luck.random() < 0.1 else {}
+    if luck.random() < 0.2:
+        notes[names.PREFERRED_NODES_ANNOTATION] = "zone=a"
     policy = "Local" if luck.random() < 0.15 else "Cluster"
     created = f"2026-01-0{luck.randint(1, 9)}T00:00:00Z"
     return build.service(
@@ -73,6 +76,14 @@ def some_pool(luck: random.Random) -> VIPPool:
     )
 
 
+def some_node(luck: random.Random) -> Node:
+    """A node that is ready or not, has the address of a VIP or not, and is preferred or not."""
+    address = luck.choice(("192.0.2.12", "192.0.2.12", "198.51.100.3", "198.51.100.5"))
+    name = luck.choice(NODES) if address.startswith("192") else "n2"
+    found = build.node(name, address, labels=luck.choice(({}, {"zone": "a"})))
+    return found if luck.random() < 0.6 else build.not_ready(found)
+
+
 def some_answers(simulation: SimulatedCluster, luck: random.Random) -> AgentStates:
     """Answers of some agents: which nodes run the text, are master, or are silent."""
     configmap = simulation.objects.configmaps.get(GROUP)
@@ -91,15 +102,13 @@ def some_answers(simulation: SimulatedCluster, luck: random.Random) -> AgentStat
             runs=frozenset(at),
             masters=frozenset(address for address, name in at.items() if name in leads),
             instance_of=at,
-            missing=frozenset({"vlan20"}) if luck.random() < 0.2 else frozenset(),
+            missing=frozenset({luck.choice(("vlan20", "bond0.30"))}) if luck.random() < 0.2 else frozenset(),
             instances=tuple(
                 InstanceState(name, run.identity.router_id, 4, MASTER if name in leads else BACKUP, 1)
                 for name, run in sorted(running.items())
             ),
         )
-        seen[node] = Contact(
-            float(luck.randint(1, 50)), dict.fromkeys(running, 1.0), not is_well and luck.random() < 0.2
-        )
+        seen[node] = Contact(float(luck.randint(1, 50)), dict.fromkeys(running, 1.0), luck.random() < 0.2)
     return AgentStates({GROUP: states}, contacts={GROUP: seen})
 
 
@@ -121,7 +130,7 @@ def happen(simulation: SimulatedCluster, luck: random.Random, *, shared: bool) -
         case "allow":
             simulation.snapshot.put(build.namespace("shop", env=luck.choice(("prod", "test"))))
         case "node":
-            simulation.snapshot.put(build.node("n2", luck.choice(("192.0.2.12", "198.51.100.3", "198.51.100.5"))))
+            simulation.snapshot.put(some_node(luck))
         case "pool":
             simulation.snapshot.put(some_pool(luck))
         case "answers":

@@ -2,11 +2,9 @@
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from kavip import names
-from kavip.api.cluster import NodeCondition
 from kavip.reconcile import enqueue
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import Key, KeyKind
@@ -117,9 +115,7 @@ def test_a_taint_enqueues_the_groups() -> None:
 def test_a_node_that_is_down_is_not_expected_to_answer(taints: list[str]) -> None:
     """Its pod object stays, tainted or not. NoMaster is reported without its answer."""
     simulation = with_control_plane(tolerations=[])
-    node = build.node("n1", "192.0.2.11", taints=taints)
-    down = msgspec.structs.replace(node.status, conditions=[NodeCondition(type="Ready", status="Unknown")])
-    simulation.snapshot.put(msgspec.structs.replace(node, status=down))
+    simulation.snapshot.put(build.not_ready(build.node("n1", "192.0.2.11", taints=taints), "Unknown"))
     observed = Observed(simulation.agents, simulation.objects)
     serving = ServingGroup.of(simulation.snapshot, GROUP, observed)
     assert serving.mastership(observed).expected == ("n2",)

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from kavip import names
-from kavip.api.cluster import NodeCondition, Taint
+from kavip.api.cluster import Taint
 from kavip.reconcile.observed import exporter
 from kavip.reconcile.observed.agentstates import InstanceState, NodeState
 from kavip.vrrp import operatorconfig
@@ -90,9 +90,7 @@ def take_over(found: SimulatedCluster, *leaders: str, without: str = "", lagging
 
 def make_not_ready(found: SimulatedCluster, node: str) -> None:
     """Set *node* to not ready."""
-    there = found.snapshot.nodes[node]
-    status = msgspec.structs.replace(there.status, conditions=[NodeCondition(type="Ready", status="False")])
-    found.snapshot.put(msgspec.structs.replace(there, status=status))
+    found.snapshot.put(build.not_ready(found.snapshot.nodes[node]))
 
 
 def with_taint(found: SimulatedCluster, *nodes: str) -> SimulatedCluster:
