@@ -11,7 +11,7 @@ import multiprocessing
 import socket
 import time
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import aiohttp
 
@@ -49,12 +49,10 @@ def serve(listener: socket.socket, vips: int) -> None:
 
 async def measured(port: int) -> tuple[float, float]:
     """The shares *stalled* and *CPU* while the agent at *port* is probed."""
-    more: dict[str, Any] = {}
-    if "vips" in ProbeTarget.__dataclass_fields__:
-        more["vips"] = {WANTED: parse_address(WANTED)}
+    vips = ({WANTED: parse_address(WANTED)},)
     async with aiohttp.ClientSession() as session:
         probe = AgentProber(session, changed=lambda _: None)
-        probe.set_target(GROUP, ProbeTarget({"n1": "127.0.0.1"}, port, "wanted", **more))
+        probe.set_target(GROUP, ProbeTarget({"n1": "127.0.0.1"}, port, "wanted", vips=vips))
         task = asyncio.create_task(probe.run())
         began, spent, stalled = time.monotonic(), time.process_time(), 0.0
         while (at := time.monotonic()) - began < SECONDS:

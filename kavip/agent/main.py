@@ -23,7 +23,7 @@ import structlog
 
 from kavip import names
 from kavip.agent.handover import LIMIT, WINDOW, PodEnd
-from kavip.agent.http.server import JSON, AgentServer, Network, Page, PageContent
+from kavip.agent.http.server import JSON, AgentServer, Network, Page, PageContent, PageRequest
 from kavip.agent.keepalived.configtest import ConfigTest
 from kavip.agent.keepalived.rundir import RunDirectory
 from kavip.agent.mount import PasswordFiles
@@ -33,7 +33,7 @@ from kavip.agent.report.metrics import CONTENT_TYPE, exposition
 from kavip.agent.report.state import AgentStatus, agent_state, encode
 from kavip.agent.watch import Watcher
 from kavip.api.address import Address, parse_address
-from kavip.api.agent import SEPARATOR
+from kavip.api.agent import SEPARATOR, VIPS_BY_HASH
 from kavip.errors import BadInput, SettingsError
 from kavip.names import Exporter
 from kavip.settings import flag_and_variable, setting
@@ -204,7 +204,7 @@ async def _run(reconciler: Reconciler, settings: AgentSettings, run_directory: R
     )
     server = AgentServer(pages(reconciler, Exporter(settings.metrics)), allowed=settings.networks)
     stepping = asyncio.Lock()
-    hooks = AgentServer({names.HANDOVER_PATH: end.page}, allowed=(_LOOPBACK,), seconds=_HOOK_SECONDS)
+    hooks = AgentServer({names.HANDOVER_PATH: lambda _: end.page()}, allowed=(_LOOPBACK,), seconds=_HOOK_SECONDS)
     gc.collect()
     gc.freeze()  # these objects stay for ever; scanning them again and again would double the cost of an answer
     async with asyncio.TaskGroup() as group:
@@ -259,17 +259,17 @@ def node_environment(node_ip: str, environment: Mapping[str, str]) -> NodeEndpoi
 def pages(reconciler: Reconciler, style: Exporter) -> dict[str, Page]:
     """The agent's pages, by path."""
 
-    async def state() -> PageContent:
-        dump = await reconciler.dump()
-        return PageContent(encode(agent_state(reconciler.status, dump, reconciler.state_changes)), JSON)
+    async def state(request: PageRequest) -> PageContent:
+        found = agent_state(reconciler.status, await reconciler.dump(), reconciler.state_changes)
+        return PageContent(encode(found, by_hash=VIPS_BY_HASH in request.preferences), JSON)
 
-    async def metrics() -> PageContent:
+    async def metrics(_: PageRequest) -> PageContent:
         return PageContent(exposition(reconciler.status, await reconciler.dump(), style=style), CONTENT_TYPE)
 
-    async def live() -> PageContent:
+    async def live(_: PageRequest) -> PageContent:
         return _probe("" if await reconciler.dump() is not None else "keepalived does not answer")
 
-    async def ready() -> PageContent:
+    async def ready(_: PageRequest) -> PageContent:
         # Any configuration will do, not only the wanted one. A roll-out replaces all unready pods on all nodes
         # together, and the configurations that they still run would be lost. A new pod has none, so the roll-out stops
         # at it.

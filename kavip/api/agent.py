@@ -6,7 +6,9 @@ compromised, and what it reports is stored in conditions.
 """
 
 import re
+from collections.abc import Callable
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Annotated, Final, Self, TypeVar
 
 import msgspec
@@ -24,6 +26,11 @@ MOST_HARDWARE: Final = 16
 """Hardware addresses that a node reports."""
 MOST_CONFLICTS: Final = 64
 """VIPs claimed by other machines that a node reports."""
+
+VIPS_BY_HASH: Final = "virtual-ips=hash"
+"""The preference (RFC 7240) of a client that knows lists of VIPs by their hashes."""
+LONG_LIST: Final = 64
+"""Such a client gets hashes instead of lists that are longer."""
 
 _MOST: Final = 1024  # entries of a list; a daemon runs 510 instances at most
 _MOST_VIPS: Final = 1 << 16  # in all; a ConfigMap has room for half of them
@@ -148,7 +155,11 @@ class AdvertErrors(Wire, frozen=True, gc=False):
 
 
 class InstanceReport(Wire, frozen=True, gc=False, omit_defaults=False):
-    """``instances[]``: one VRRP instance; *transitions* to and from MASTER are counted since the daemon started."""
+    """
+    ``instances[]``: one VRRP instance; *transitions* to and from MASTER are counted since the daemon started.
+
+    *virtual_ips_hash* stands for *virtual_ips* (:func:`by_hash`); "": the list is complete.
+    """
 
     name: _Name
     router_id: Annotated[int, Meta(ge=0, le=MAX_ROUTER_ID)] = field(name="routerID", default=0)
@@ -160,6 +171,7 @@ class InstanceReport(Wire, frozen=True, gc=False, omit_defaults=False):
     interface: _Name = ""
     transitions: int = 0
     errors: AdvertErrors = AdvertErrors()
+    virtual_ips_hash: _Word = field(name="virtualIPsHash", default="")
 
 
 class ExcludedReport(Wire, frozen=True, gc=False, omit_defaults=False):
@@ -255,6 +267,22 @@ class AgentState(Wire, frozen=True, kw_only=True, omit_defaults=False):
     peers: _Many[_Name] = ()
     file_hash: _Name = ""
     capabilities: _Many[Capability] = ()
+
+
+def hash_of(virtual_ips: tuple[str, ...]) -> str:
+    """The hash of a list of VIPs: BLAKE2b of its JSON, 128 bits in hexadecimal. No other list has it."""
+    return blake2b(msgspec.json.encode(virtual_ips), digest_size=16).hexdigest()
+
+
+def by_hash(state: AgentState, hasher: Callable[[tuple[str, ...]], str] = hash_of) -> AgentState:
+    """*state* with hashes instead of the lists of its instances that have more than :data:`LONG_LIST` VIPs."""
+    instances = tuple(
+        msgspec.structs.replace(each, virtual_ips=(), virtual_ips_hash=hasher(each.virtual_ips))
+        if len(each.virtual_ips) > LONG_LIST
+        else each
+        for each in state.instances
+    )
+    return msgspec.structs.replace(state, instances=instances)
 
 
 def decode_state(body: bytes) -> AgentState:

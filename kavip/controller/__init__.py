@@ -11,8 +11,10 @@ The controller: what the replica that leads does. All of it is I/O; the decision
 * :mod:`~kavip.controller.configmapreader`: reads the content of ConfigMaps that groups name and the watches leave out;
 * :mod:`~kavip.controller.templaterenderer`: renders templates of keepalived.conf, one after the other;
 * :mod:`~kavip.controller.prober`: reads ``/state`` of every agent;
-* :mod:`~kavip.controller.agentclient`: one such request;
+* :mod:`~kavip.controller.statereader`: reads one of them, at the least cost;
+* :mod:`~kavip.controller.agentclient`: one request for it;
 * :mod:`~kavip.controller.viptexts`: the VIPs that it reads, by text;
+* :mod:`~kavip.controller.viplists`: the lists of them that agents report, by hash;
 * :mod:`~kavip.controller.probebudget`: how often a node is asked, by what its answers cost;
 * :mod:`~kavip.controller.metrics`: the metrics that are computed at each scrape.
 """

@@ -4,9 +4,9 @@ The prober of the agents: reads ``/state`` of every node of every group and keep
 One task per node and group. It asks often while the node does not run the wanted configuration yet, or is master of
 what another node is master of too, and less often as time goes by. Otherwise it asks at the ordinary interval, or less
 often if there are many nodes. Few requests are in flight at a time, each has a timeout, and no answer is read beyond
-its limit. An agent does not send an answer that is equal to its last one (``If-None-Match``); one of 0.1.0 does, and it
-is not decoded. A large answer is decoded in a thread, so that the leader goes on meanwhile, and of the VIPs in it only
-those of the group are read. A node whose answers cost much is asked less often (:mod:`kavip.controller.probebudget`).
+its limit. An answer that is equal to the last one is not decoded, and the others cost little
+(:mod:`kavip.controller.statereader`). A node whose answers cost much is asked less often
+(:mod:`kavip.controller.probebudget`).
 
 A change is reported once for a group in :data:`FOLD` seconds, after the other nodes were asked as well: a fail-over is
 two answers. A node that does not answer keeps its last state; :data:`SILENCE` seconds of silence are a change.
@@ -17,27 +17,25 @@ import dataclasses
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Final
 
 import aiohttp
 import msgspec
 import structlog
 
 from kavip import names
-from kavip.api.agent import decode_state
 from kavip.controller import agentclient
+from kavip.controller.agentclient import Page
 from kavip.controller.probebudget import ProbeBudget
-from kavip.controller.viptexts import VIPTexts
+from kavip.controller.statereader import StateReader
 from kavip.reconcile.observed import collisions, exporter
-from kavip.reconcile.observed.agent import WantedVIPs, counts_of, node_state, resumed
+from kavip.reconcile.observed.agent import resumed
 from kavip.reconcile.observed.agentstates import EVER, MASTER, AgentStates, Contact, NodeState
-from kavip.reconcile.observed.collisions import Tally, Trace
+from kavip.reconcile.observed.collisions import Tally
 from kavip.reconcile.plan import ProbeTarget
 from kavip.telemetry import AGENT_PROBES
 
@@ -59,7 +57,6 @@ _IN_FLIGHT: Final = 32
 _RATE: Final = 400  # probes per second over all nodes of all groups, when no change is awaited
 _PEERS_AT_ONCE: Final = 64  # nodes of a group that are asked at once because another one has changed
 _LAG: Final = 0.2  # seconds for which an agent may reuse what it read from keepalived (agent.keepalived.monitor.FRESH)
-_SMALL: Final = 16 * 2**10  # bytes; a smaller answer is decoded within a millisecond
 
 
 class AgentProber:
@@ -78,14 +75,13 @@ class AgentProber:
         self._states = AgentStates(probed_from=probed_from, since=clock())
         self._session, self._changed, self._interval, self._clock = session, changed, interval, clock
         self._targets: dict[str, ProbeTarget] = {}
-        self._texts: dict[str, VIPTexts] = {}
         self._probes: dict[tuple[str, str], _NodeProbe] = {}
         self._slots = asyncio.Semaphore(_IN_FLIGHT)
         self._silent_slots = asyncio.Semaphore(_IN_FLIGHT)  # nodes that answer do not wait for silent ones
         self._tasks: asyncio.TaskGroup | None = None
         self._notifying: dict[str, asyncio.TimerHandle] = {}
         self._contested: dict[str, frozenset[str]] = {}  # by group, instances with several masters
-        self._decoder: ThreadPoolExecutor | None = None  # one thread: several would take the loop's time
+        self._reader = StateReader(session)
 
     @property
     def agents(self) -> AgentStates:
@@ -95,15 +91,13 @@ class AgentProber:
     async def run(self) -> None:
         """Probe until cancelled."""
         try:
-            self._decoder = ThreadPoolExecutor(1, "decode agent state")
-            async with asyncio.TaskGroup() as self._tasks:
-                for group, target in self._targets.items():
-                    self._start_probes(group, target.hosts)
-                await asyncio.Event().wait()
+            with self._reader:
+                async with asyncio.TaskGroup() as self._tasks:
+                    for group, target in self._targets.items():
+                        self._start_probes(group, target.hosts)
+                    await asyncio.Event().wait()
         finally:
             self._tasks = None
-            if self._decoder is not None:
-                self._decoder.shutdown(wait=False, cancel_futures=True)
             self._probes.clear()
             for handle in self._notifying.values():
                 handle.cancel()
@@ -115,7 +109,7 @@ class AgentProber:
             return
         if target is None:
             del self._targets[group]
-            self._texts.pop(group, None)
+            self._reader.forget(group)
             self._contested.pop(group, None)
         else:
             self._targets[group] = target
@@ -136,7 +130,7 @@ class AgentProber:
         """Decode the next answers of *group*, even equal ones: they may have VIPs that were not wanted before."""
         for key, probe in self._probes.items():
             if key[0] == group:
-                probe.digest, probe.wanted_changes = b"", probe.wanted_changes + 1
+                probe.digest, probe.repeats = b"", probe.repeats + 1
 
     def _start_probes(self, group: str, nodes: Iterable[str]) -> None:
         for node in sorted(nodes):
@@ -184,14 +178,14 @@ class AgentProber:
     # --- one request --------------------------------------------------------------------------------------------------
     async def _probe_agent(self, probe: "_NodeProbe", url: str) -> NodeState | None:
         """Ask kavip's agent; None if it does not answer for this group."""
-        group, node, sent, changes = probe.group, probe.node, self._clock(), probe.wanted_changes
+        group, node, sent, changes = probe.group, probe.node, self._clock(), probe.repeats
         try:
             async with self._silent_slots if probe.is_silent else self._slots:
                 sent, asked = self._clock(), datetime.now(UTC)
                 page = await self._get_changed(probe, url)
             digest = probe.digest if page.body is None else blake2b(page.body, digest_size=16).digest()
             known = self._known(probe) if digest == probe.digest else None
-            fresh = known or await self._read(probe, page.body or b"", asked=asked)
+            fresh = known or await self._read(probe, page.body or b"", url=url, asked=asked)
             state = collisions.noted(fresh, probe.tally, at=self._clock())
             state = self._bridge_restart(probe, state)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -214,7 +208,7 @@ class AgentProber:
         if state is None:
             self._record_silence(probe)
             return None
-        probe.digest = digest if probe.stopped_at is None and changes == probe.wanted_changes else b""
+        probe.digest = digest if probe.stopped_at is None and changes == probe.repeats else b""
         probe.tag = page.tag
         self._record_answer(probe, state, sent=sent)
         return state
@@ -241,35 +235,25 @@ class AgentProber:
         """The state in the last answer, if an equal one would say the same."""
         return self._states.states_of(probe.group).get(probe.node) if probe.digest else None
 
-    async def _get_changed(self, probe: "_NodeProbe", url: str) -> agentclient.Page:
+    async def _get_changed(self, probe: "_NodeProbe", url: str) -> Page:
         """The answer; without its body if it is equal to the last one, which is known."""
-        page = await agentclient.get(self._session, url, tag=probe.tag if self._known(probe) else "")
+        target = self._targets.get(probe.group)
+        page = await self._reader.get(url, tag=probe.tag if self._known(probe) else "", target=target)
         if page.body is None and self._known(probe) is None:  # forgotten meanwhile
-            page = await agentclient.get(self._session, url)
+            page = await self._reader.get(url, tag="", target=target)
         return page
 
-    async def _read(self, probe: "_NodeProbe", body: bytes, *, asked: datetime) -> NodeState | None:
+    async def _read(self, probe: "_NodeProbe", body: bytes, *, url: str, asked: datetime) -> NodeState | None:
         """The state in *body*; None: another group's agent has the port, or the node has left the group meanwhile."""
-        target, answered = self._targets.get(probe.group), datetime.now(UTC)
-        decode = partial(_decode, body, self._wanted(probe.group, target), asked=asked, answered=answered)
-        probe.budget.spend(len(body), at=self._clock(), nodes=len(self._probes))
-        if len(body) <= _SMALL or self._decoder is None:
-            answer = decode()
-        else:
-            answer = await asyncio.get_running_loop().run_in_executor(self._decoder, decode)
+        target = self._targets.get(probe.group)
+        answer = await self._reader.read(body, probe.group, probe.node, target=target, url=url, asked=asked)
+        probe.budget.spend(answer.size, at=self._clock(), nodes=len(self._probes))
         now = self._targets.get(probe.group)
         if answer.group != probe.group or now is None or probe.node not in now.hosts:
             return None
         probe.tally = collisions.follow(probe.tally, answer.counts, at=self._clock())
+        probe.repeats += not answer.is_current
         return answer.state
-
-    def _wanted(self, group: str, target: ProbeTarget | None) -> WantedVIPs | None:
-        """The VIPs to read in an answer of *group*."""
-        if target is None or target.vips is None:
-            return {} if target is None else None
-        texts = self._texts.setdefault(group, VIPTexts())
-        texts.update(target.vips)
-        return texts.found
 
     def _bridge_restart(self, probe: "_NodeProbe", state: NodeState | None) -> NodeState | None:
         """*state*; while keepalived has only just ended, with what it ran before: kubelet starts it again."""
@@ -302,6 +286,8 @@ class AgentProber:
     def _share_vips(self, group: str, state: NodeState) -> NodeState:
         """The same *state*, sharing its VIPs with an equal state of another node: that saves memory."""
         for other in self._states.states_of(group).values():
+            if other.instance_of is state.instance_of:
+                return state
             if other.instance_of == state.instance_of:
                 return replace(state, runs=other.runs, instance_of=other.instance_of)
         return state
@@ -335,8 +321,8 @@ class _NodeProbe:
     """
     The probe of one *node* of one *group*.
 
-    *answered*: when the node last answered. *budget*: what further answers may cost. *wanted_changes*: how often the
-    VIPs that are read have changed. *digest* and *tag*: of the last answer, b"" if it is to be read again. *masters*:
+    *answered*: when the node last answered. *budget*: what further answers may cost. *repeats*: how often an
+    equal answer had to be read again. *digest* and *tag*: of the last answer, b"" if it is to be read again. *masters*:
     the instances that it is master of. *stopped_at*: since when its keepalived does not run. *is_unreadable*: that was
     logged.
     """
@@ -345,7 +331,7 @@ class _NodeProbe:
     node: str
     answered: float
     budget: ProbeBudget
-    wanted_changes: int = 0
+    repeats: int = 0
     wake: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     digest: bytes = b""
     tag: str = ""
@@ -354,21 +340,6 @@ class _NodeProbe:
     stopped_at: float | None = None
     is_silent: bool = False
     is_unreadable: bool = False
-
-
-class _Answer(NamedTuple):
-    """The answer of an agent of *group*: its *state*, and its *counts* of adverts from outside."""
-
-    group: str
-    state: NodeState
-    counts: Mapping[Trace, int]
-
-
-def _decode(body: bytes, vips: WantedVIPs | None, *, asked: datetime, answered: datetime) -> _Answer:
-    """The answer in *body*. Pure: it may run in a thread."""
-    report = decode_state(body)
-    state = node_state(report, wanted=vips, asked=asked, answered=answered)
-    return _Answer(report.group, state, counts_of(report))
 
 
 def _is_expected(state: NodeState, target: ProbeTarget) -> bool:

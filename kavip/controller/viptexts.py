@@ -3,6 +3,7 @@ The VIPs of one group by their text, as answers of agents name them: thousands, 
 """
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from kavip.api.address import Address
@@ -21,16 +22,18 @@ class VIPTexts:
         self.found: dict[str, Address] = {}
         self._parts: Parts = ()
 
-    def update(self, parts: Parts) -> None:
-        """Have the texts of *parts* from now on."""
+    def update(self, parts: Parts) -> AbstractSet[str]:
+        """Have the texts of *parts* from now on; those that have come or gone."""
         change = change_of(self._parts, parts)
         lost = set[str]().union(*change.left).difference(*change.come)
+        self._parts = parts
         if len(lost) > _FEW:
-            self.found, change = {}, change._replace(come=parts)
-        else:
-            for text in lost:
-                if not any(text in each for each in parts):
-                    del self.found[text]
+            before, self.found = self.found.keys(), {text: address for each in parts for text, address in each.items()}
+            return before ^ self.found.keys()
+        gone = {text for text in lost if not any(text in each for each in parts)}
+        for text in gone:
+            del self.found[text]
+        new = {text for each in change.come for text in each if text not in self.found}
         for each in change.come:
             self.found |= each
-        self._parts = parts
+        return gone | new

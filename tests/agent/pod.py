@@ -159,12 +159,12 @@ class Pod:
 
     # --- what it says -------------------------------------------------------------------------------------------------
 
-    def get(self, path: str, *, source: Host | None = None) -> tuple[int, str]:
+    def get(self, path: str, *, source: Host | None = None, header: str = "") -> tuple[int, str]:
         """Status and body of one page, requested on the node or on *source*; status 0 without an answer."""
         answer = b""
         try:
             with connected((source or self.host).netns, self.host.ipv4, self.port) as connection:
-                connection.sendall(f"GET {path} HTTP/1.1\r\n\r\n".encode())
+                connection.sendall(f"GET {path} HTTP/1.1\r\n{header}\r\n".encode())
                 while chunk := connection.recv(65536):
                     answer += chunk
         except OSError:
@@ -172,12 +172,12 @@ class Pod:
         head, _, body = answer.decode().partition("\r\n\r\n")
         return int(head.split()[1]) if head else 0, body
 
-    def page(self, path: str) -> tuple[int, str]:
+    def page(self, path: str, *, header: str = "") -> tuple[int, str]:
         """Status and body of one page, once the agent answers: on a busy machine it may abort a request."""
         found: list[tuple[int, str]] = []
 
         def is_answered() -> bool:
-            found[:] = [self.get(path)]
+            found[:] = [self.get(path, header=header)]
             return found[0][0] != 0
 
         self.wait_until(f"{path} is answered", is_answered)

@@ -2,11 +2,14 @@
 
 import time
 from datetime import UTC, datetime
+from http import HTTPStatus
 
 import pytest
 
 from hack.testbed import process
 from kavip import names
+from kavip.api.agent import VIPS_BY_HASH, decode_state, hash_of
+from kavip.api.group import Instances
 from tests.agent import mounts
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod
@@ -121,6 +124,24 @@ def test_a_compact_configuration_runs(pod: MakePod) -> None:
     for each in (first, second):
         each.runs(each.config.write(more, notation=mounts.compact))
     leader_and_backup([first, second], "shop/more")
+
+
+def test_many_vips_are_reported_by_hash_to_a_client_that_prefers_it(pod: MakePod) -> None:
+    """The hash is that of the list which another client gets."""
+    services = {f"shop/s{number:03}": f"198.18.{number // 200}.{number % 200 + 1}" for number in range(400)}
+    text = mounts.rendered(services, nodes=1, instances=Instances(mode="Shared", count=4))
+    node = started(pod("n1"), text)
+    lists = {name: each["virtualIPs"] for name, each in node.instances().items()}
+    assert set(services.values()) < {vip for vips in lists.values() for vip in vips}  # and the instances' own
+    for name in lists:
+        node.wait_until(f"{name} is master", lambda name=name: node.role(name) == "MASTER")  # type: ignore[misc]
+    status, body = node.page(names.STATE_PATH, header=f"Prefer: {VIPS_BY_HASH}\r\n")
+    assert status == HTTPStatus.OK and "198.18.0.1" not in body
+    report = decode_state(body.encode())
+    assert {each.name: each.virtual_ips_hash for each in report.instances} == {
+        name: hash_of(tuple(vips)) for name, vips in lists.items()
+    }
+    assert {each.state for each in report.instances} == {"MASTER"}
 
 
 def test_an_announced_switch_is_not_made_early(pod: MakePod) -> None:

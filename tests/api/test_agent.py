@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from kavip.api.agent import (
+    LONG_LIST,
     SEPARATOR,
     AdvertErrors,
     AgentState,
@@ -20,7 +21,9 @@ from kavip.api.agent import (
     NodeProblem,
     ProblemCode,
     RefusedBy,
+    by_hash,
     decode_state,
+    hash_of,
 )
 from kavip.api.agentconfig import AgentConfig, LocalTrack, RevisionConfig, decode_config, encode_config
 from kavip.api.group import CaFrom, Check
@@ -31,6 +34,21 @@ from tests.support.manifests import ROOT
 RELEASED: Final = Path(__file__).parent / "released_0_1_0"
 STATES: Final = {each.stem: each.read_bytes() for each in sorted((RELEASED / "state").iterdir())}
 CONFIGS: Final = {each.stem: each.read_bytes() for each in sorted((RELEASED / "agent").iterdir())}
+
+
+# --- lists by hash ----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("count", "is_hashed"), [(0, False), (LONG_LIST, False), (LONG_LIST + 1, True)])
+def test_long_lists_of_vips_are_replaced_by_hashes(count: int, is_hashed: bool) -> None:
+    """Short ones stay."""
+    vips = tuple(f"10.0.{number // 200}.{number % 200}" for number in range(count))
+    instances = (InstanceReport(name="group/0", virtual_ips=vips), InstanceReport(name="group/1"))
+    full = AgentState(group="lb/edge", instances=instances)
+    found = by_hash(full)
+    first, second = found.instances
+    assert (first.virtual_ips_hash, first.virtual_ips) == ((hash_of(vips), ()) if is_hashed else ("", vips))
+    assert second == full.instances[1]
+    assert decode_state(msgspec.json.encode(found)) == found
+
 
 # --- an agent of 0.1.0 with this controller ---------------------------------------------------------------------------
 REFUSED: Final = {

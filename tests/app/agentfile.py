@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 from kavip import names
-from kavip.agent.http.server import JSON, AgentServer, PageContent
+from kavip.agent.http.server import JSON, AgentServer, PageContent, PageRequest
 
 
 async def serve(address: str, file: Path) -> None:
     """Serve until the process ends."""
 
-    async def state() -> PageContent:
+    async def state(_: PageRequest) -> PageContent:
         return PageContent(await asyncio.to_thread(file.read_bytes), JSON)
 
     async with AgentServer({names.STATE_PATH: state}).listening(address, names.AGENT_PORT):

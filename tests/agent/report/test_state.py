@@ -97,6 +97,7 @@ def test_state_has_the_documented_fields() -> None:
         "interface": "eth0",
         "transitions": 0,
         "errors": {"interval": 4},
+        "virtualIPsHash": "",
     }
     assert mounts.PASSWORD.encode() not in body
 
