@@ -285,10 +285,11 @@ class AgentProber:
 
     def _share_vips(self, group: str, state: NodeState) -> NodeState:
         """The same *state*, sharing its VIPs with an equal state of another node: that saves memory."""
-        for other in self._states.states_of(group).values():
-            if other.instance_of is state.instance_of:
-                return state
-            if other.instance_of == state.instance_of:
+        others = self._states.states_of(group).values()
+        if any(other.instance_of is state.instance_of for other in others):
+            return state
+        for other in others:
+            if hash(other.runs) == hash(state.runs) and other.instance_of == state.instance_of:  # sets keep their hash
                 return replace(state, runs=other.runs, instance_of=other.instance_of)
         return state
 

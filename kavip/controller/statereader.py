@@ -136,7 +136,8 @@ class StateReader:
         lists, short = await self._run(lambda: (lists_in(received.report), by_hash(received.report)), len(body))
         vips.used = {name: each for name, each in vips.used.items() if name in hosts} | {node: set(lists)}
         vips.lists.add(lists, vips.wanted, used=set[str]().union(*vips.used.values()))
-        answer = await self._answer(received, vips.wanted)
+        placement = vips.lists.placement(short, vips.wanted) if vips.lists.knows(short) else None
+        answer = await self._answer(received, vips.wanted, placement=placement)
         return answer._replace(size=before.size + received.size, is_current=short == before.report)
 
     async def _decoded(self, body: bytes, asked: datetime) -> "_Received":
