@@ -30,7 +30,7 @@ MOST_CONFLICTS: Final = 64
 VIPS_BY_HASH: Final = "virtual-ips=hash"
 """The preference (RFC 7240) of a client that knows lists of VIPs by their hashes."""
 LONG_LIST: Final = 64
-"""Such a client gets hashes instead of lists that are longer."""
+"""Such a client gets hashes instead of lists that are longer; both ends must have the same number."""
 
 _MOST: Final = 1024  # entries of a list; a daemon runs 510 instances at most
 _MOST_VIPS: Final = 1 << 16  # in all; a ConfigMap has room for half of them
@@ -296,6 +296,9 @@ def decode_state(body: bytes) -> AgentState:
     vips = [*(each.virtual_ips for each in state.instances), *(each.virtual_ips for each in state.left_out)]
     if sum(map(len, vips)) > _MOST_VIPS:
         raise msgspec.ValidationError(f"more than {_MOST_VIPS:,} virtual IPs")
+    hashes = [each.virtual_ips_hash for each in state.instances if each.virtual_ips_hash]
+    if len(hashes) > len(set(hashes)):
+        raise msgspec.ValidationError("two instances with the same virtual IPs")
     return _with_codes(state)
 
 

@@ -114,8 +114,8 @@ class AgentProber:
         else:
             self._targets[group] = target
         hosts = target.hosts if target else {}
-        if before and target and before.vips != target.vips:
-            self._forget_digests(group)
+        if not before or not target or before.vips != target.vips:
+            self._forget_digests(group)  # those of a group that is gone too: its last probes may still be under way
         self._states = self._states.with_nodes(group, sorted(hosts))
         self._probe_now(group, {*hosts, *(before.hosts if before else ())})
         self._start_probes(group, hosts)
@@ -246,8 +246,13 @@ class AgentProber:
     async def _read(self, probe: "_NodeProbe", body: bytes, *, url: str, asked: datetime) -> NodeState | None:
         """The state in *body*; None: another group's agent has the port, or the node has left the group meanwhile."""
         target = self._targets.get(probe.group)
-        answer = await self._reader.read(body, probe.group, probe.node, target=target, url=url, asked=asked)
-        probe.budget.spend(answer.size, at=self._clock(), nodes=len(self._probes))
+
+        def spend(size: int) -> None:
+            probe.budget.spend(size, at=self._clock(), nodes=len(self._probes))
+
+        answer = await self._reader.read(
+            body, probe.group, probe.node, target=target, url=url, asked=asked, spend=spend
+        )
         now = self._targets.get(probe.group)
         if answer.group != probe.group or now is None or probe.node not in now.hosts:
             return None

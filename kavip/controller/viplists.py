@@ -5,7 +5,7 @@ Most nodes run the same lists. An agent sends hashes instead of them (:func:`kav
 read once, and not once from each node.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from kavip.api.address import Address
@@ -14,7 +14,9 @@ from kavip.reconcile.observed.agent import KnownLists, Placement, WantedVIPs
 
 _PLACEMENTS: Final = 8  # during a change nodes report two or three
 _MOST_TEXTS: Final = 4 * LONG_LIST  # of a report whose placement is kept
+_TIMES: Final = 4  # as many texts as are wanted: during a change nodes report the old lists and the new ones
 Lists = Mapping[str, frozenset[str]]
+Key = tuple[tuple[str, str, tuple[str, ...]], ...]
 
 
 class VIPLists:
@@ -24,24 +26,31 @@ class VIPLists:
         """Know no list."""
         self._texts: dict[str, frozenset[str]] = {}
         self._addresses: dict[str, frozenset[Address]] = {}
-        self._placements: dict[tuple[object, ...], Placement] = {}
+        self._placements: dict[Key, Placement] = {}
 
     def knows(self, report: AgentState) -> bool:
         """Whether all hashes in *report* are known."""
         return all(each in self._texts for each in hashes_in(report))
 
-    def add(self, lists: Lists, wanted: WantedVIPs, *, used: Collection[str]) -> None:
+    def add(self, lists: Lists, wanted: WantedVIPs, *, users: Mapping[str, int]) -> None:
         """
-        Know *lists*, too, and forget all that are not *used* in the last answer of any node.
+        Know *lists*, too, and forget all that have no *users*, which are nodes with it in their last answer.
 
-        A list is kept only if most of its VIPs are *wanted*: a node that reports others cannot fill the memory.
+        A list is kept only if most of its VIPs are *wanted*. If there are too many, those with the fewest users go
+        first: nodes that lie cannot fill the memory, nor replace the lists that the others run.
         """
-        for gone in self._texts.keys() - used:
-            del self._texts[gone]
-            self._addresses.pop(gone, None)
+        for gone in [name for name in self._texts if not users.get(name)]:
+            self._forget(gone)
         for name, texts in lists.items():
             if 2 * sum(map(wanted.__contains__, texts)) >= len(texts):
                 self._texts[name] = texts
+        most = _TIMES * len(wanted) + _MOST_TEXTS
+        while sum(map(len, self._texts.values())) > most:
+            self._forget(min(self._texts, key=lambda name: users.get(name, 0)))
+
+    def _forget(self, name: str) -> None:
+        del self._texts[name]
+        self._addresses.pop(name, None)
 
     def addresses(self, report: AgentState, wanted: WantedVIPs) -> KnownLists:
         """The *wanted* VIPs of the lists in *report* whose hashes are known."""
@@ -53,26 +62,35 @@ class VIPLists:
             found[name] = self._addresses[name]
         return found
 
-    def placement(self, report: AgentState, wanted: WantedVIPs) -> Placement | None:
-        """
-        Where the *wanted* VIPs of *report* are, whose hashes are known; nodes that report the same share it.
+    def placement(self, report: AgentState) -> Placement | None:
+        """Where the wanted VIPs of *report* are, if an equal report was placed."""
+        return self._placements.get(_key(report))
 
-        None for a report with many VIPs in lists, which would fill the memory.
+    def placing(self, report: AgentState) -> Callable[[Placement], None]:
         """
-        if sum(len(each.virtual_ips) for each in report.instances) > _MOST_TEXTS:
-            return None
-        key = tuple((each.name, each.virtual_ips_hash, each.virtual_ips) for each in report.instances)
-        if key not in self._placements:
-            if len(self._placements) >= _PLACEMENTS:
-                del self._placements[next(iter(self._placements))]
-            self._placements[key] = Placement.of(report, wanted, self.addresses(report, wanted))
-        return self._placements[key]
+        Keeps the placement of *report*, unless other VIPs are wanted meanwhile: nodes that report the same share it.
+
+        That of a report with many VIPs in lists is not kept: it would fill the memory.
+        """
+        kept = self._placements
+
+        def keep(placement: Placement) -> None:
+            if sum(len(each.virtual_ips) for each in report.instances) <= _MOST_TEXTS:
+                if len(kept) >= _PLACEMENTS:
+                    del kept[next(iter(kept))]
+                kept[_key(report)] = placement
+
+        return keep
 
     def forget_addresses(self, texts: Collection[str]) -> None:
         """Whether *texts* are wanted has changed."""
-        self._placements.clear()
+        self._placements = {}
         for name in [name for name in self._addresses if not self._texts[name].isdisjoint(texts)]:
             del self._addresses[name]
+
+
+def _key(report: AgentState) -> Key:
+    return tuple((each.name, each.virtual_ips_hash, each.virtual_ips) for each in report.instances)
 
 
 def hashes_in(report: AgentState) -> set[str]:

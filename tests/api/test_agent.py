@@ -50,6 +50,13 @@ def test_long_lists_of_vips_are_replaced_by_hashes(count: int, is_hashed: bool) 
     assert decode_state(msgspec.json.encode(found)) == found
 
 
+def test_a_list_that_stands_twice_is_refused() -> None:
+    """No VIP is in two instances. A short answer could otherwise name a long list in each of a thousand instances."""
+    twice = [InstanceReport(name=name, virtual_ips_hash=hash_of(("192.0.2.1",))) for name in ("group/0", "group/1")]
+    with pytest.raises(msgspec.ValidationError, match="same virtual IPs"):
+        decode_state(msgspec.json.encode(AgentState(group="lb/edge", instances=tuple(twice))))
+
+
 # --- an agent of 0.1.0 with this controller ---------------------------------------------------------------------------
 REFUSED: Final = {
     "mount-is-gone": ProblemCode.MOUNT_UNREADABLE,

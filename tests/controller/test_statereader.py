@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -20,7 +21,9 @@ from kavip.reconcile.plan import ProbeTarget
 from tests.controller.fakeagent import PATIENCE, watching
 
 GROUP = "lb/edge"
-HOSTS = {f"n{number}": f"127.0.0.{number}" for number in range(1, 17)}
+NETWORK = f"127.{1 + os.getpid() // 256 % 250}.{os.getpid() % 256}"
+"""Of this process alone: agents have one port on all nodes."""
+HOSTS = {f"n{number}": f"{NETWORK}.{number}" for number in range(1, 17)}
 VIPS = tuple(f"10.0.{number // 200}.{number % 200 + 1}" for number in range(5 * LONG_LIST))
 MORE = "10.0.9.9"
 
@@ -134,6 +137,52 @@ async def test_few_vips_are_sent_as_they_are() -> None:
         assert set(agents.answers.values()) == {1}
 
 
+async def test_a_group_that_comes_back_is_read_anew() -> None:
+    """A probe that is under way when it goes reads the VIPs that were wanted before."""
+    agents, asked = Agents(report(*VIPS)), next(iter(HOSTS))
+    held, go = asyncio.Event(), asyncio.Event()
+
+    async def page(node: str, request: PageRequest) -> PageContent:
+        if not go.is_set() and VIPS_BY_HASH not in request.preferences:
+            held.set()
+            await go.wait()
+        return await Agents.page(agents, node, request)
+
+    agents.page = page  # type: ignore[method-assign]
+    hosts = {asked: HOSTS[asked]}
+    async with agents.serving() as port, watching(0.05) as (probe, _):
+        probe.set_target(GROUP, dataclasses.replace(target(port, *VIPS[:200]), hosts=hosts))
+        await asyncio.wait_for(held.wait(), PATIENCE)
+        probe.set_target(GROUP, None)
+        probe.set_target(GROUP, dataclasses.replace(target(port, *VIPS), hosts=hosts))
+        go.set()
+        await until(lambda: len(getattr(probe.agents.states_of(GROUP).get(asked), "runs", ())) == len(VIPS))
+
+
+async def test_nodes_whose_lists_never_arrive_do_not_hold_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a moment the others do not wait for them, and next time they have slots of their own."""
+    monkeypatch.setattr(statereader, "_AT_MOST", len(HOSTS))
+    agents, hanging = Agents(report(*VIPS)), set(list(HOSTS)[: 2 * statereader._AT_ONCE])
+    never = asyncio.Event()
+
+    async def page(node: str, request: PageRequest) -> PageContent:
+        if node in hanging and VIPS_BY_HASH not in request.preferences:
+            await never.wait()
+        return await Agents.page(agents, node, request)
+
+    agents.page = page  # type: ignore[method-assign]
+    async with agents.serving() as port, watching(0.05) as (probe, _):
+        probe.set_target(GROUP, target(port, *VIPS))
+        vips = set(wanted(*VIPS).values())
+
+        def has(node: str) -> bool:
+            state = probe.agents.states_of(GROUP).get(node)
+            return state is not None and state.runs == vips
+
+        await until(lambda: all(map(has, HOSTS)))  # also they, whose hashes are known then
+        assert not any(agents.whole[node] for node in hanging)
+
+
 @pytest.mark.parametrize("lie", ["unknown hashes", "other VIPs", "errors"])
 async def test_a_lying_node_holds_up_no_other(lie: str) -> None:
     """It is read whole each time; of what it sends nothing is kept, and the others are read by hash."""
@@ -146,7 +195,10 @@ async def test_a_lying_node_holds_up_no_other(lie: str) -> None:
         number = next(turn)
         if VIPS_BY_HASH in request.preferences:
             found = report(config_hash=f"h{number}")
-            made_up = [msgspec.structs.replace(each, virtual_ips_hash=f"{number:032x}") for each in found.instances]
+            made_up = [
+                msgspec.structs.replace(each, virtual_ips_hash=f"{number:028x}{at:04x}")
+                for at, each in enumerate(found.instances)
+            ]
             return PageContent(encode(msgspec.structs.replace(found, instances=tuple(made_up))), JSON)
         if lie == "errors":
             return PageContent(b"[]", JSON)

@@ -20,7 +20,7 @@ from kavip.api.refusal import Refusal
 from kavip.api.service import Service
 from kavip.names import ConditionType, Reason
 from kavip.reconcile.group.desired import Desired
-from kavip.reconcile.group.served import Answers, Circumstances, ServedServices, allowed_namespaces
+from kavip.reconcile.group.served import Answers, Circumstances, ServedServices, allowed_namespaces, labels_of
 from kavip.reconcile.observed.mastership import Mastership
 from kavip.reconcile.plan import ConditionChange, GroupRecord, Key, KeyKind, Unconfirmed
 from kavip.reconcile.service import throttle
@@ -77,6 +77,7 @@ class Comparison:
         self._members = serving.snapshot.parts(serving.key)
         self._served = serving.snapshot.memory(serving.key).state(ServedServices)
         self._circumstances = Circumstances.of(serving)
+        self._claimed = {each.address for state in serving.states.values() for each in state.claimed}
 
     def __iter__(self) -> Iterator[Outdated]:
         """Compare about :data:`BATCH` Services in each step."""
@@ -106,7 +107,8 @@ class Comparison:
         serving, mastership, record = self._serving, self._mastership, self._record
         outdated, reworded, waits, obstructed = list[Key](), list[Key](), list[float](), set[str]()
         unconfirmed = dict[str, Unconfirmed]()
-        is_allowed_as_before = allowed_namespaces(serving) == self._circumstances.allowed
+        now, then = (allowed_namespaces(serving), labels_of(serving)), self._circumstances
+        is_as_before = now == (then.allowed, then.labels)
         for service in services:
             if throttle.stored_condition(service, ConditionType.SERVICE_PROGRAMMED) is None:
                 continue
@@ -131,9 +133,9 @@ class Comparison:
                 confirmed
                 and (state.status, confirmed.reason) == ("True", Reason.MASTER)  # endpoints may change with any slice
                 and service.key not in self._special
-                and is_allowed_as_before
+                and is_as_before
                 and mastership.is_certain(vips.addresses)
-                and mastership.strangers.keys().isdisjoint(vips.addresses)  # these may count later
+                and self._claimed.isdisjoint(vips.addresses)  # the machine may be a node's, and another one's later
             ):
                 self._served.add(service, vips.addresses)
         return Outdated(

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from kavip.api.address import Address
+from kavip.api.group import GroupSpec
 from kavip.api.service import Service
 from kavip.memo import change_of
 from kavip.reconcile.observed.agentstates import NO_STATES, ExcludedInstance, NodeState
@@ -21,11 +22,12 @@ class Circumstances(NamedTuple):
     """
     What conditions depend on, besides the Service, its problem, and the agents' answers about its VIPs.
 
-    *labels*: those of the nodes. *has_whole*: whether a ready node has all interfaces. *excluded*, *missing*, *routed*:
-    only of the ready nodes that have any, or fail to route. *unready*: of each node that has answered.
+    *spec*: of the group; None: it does not exist. *labels*: those of the nodes. *has_whole*: whether a ready node has
+    all interfaces. *excluded*, *missing*, *routed*: only of the ready nodes that have any, or fail to route. *unready*:
+    of each node that has answered.
     """
 
-    has_group: bool
+    spec: GroupSpec | None
     allowed: tuple[str, ...] | None
     labels: tuple[tuple[str, Mapping[str, str]], ...]
     has_whole: bool
@@ -37,12 +39,11 @@ class Circumstances(NamedTuple):
     @classmethod
     def of(cls, serving: ServingGroup) -> "Circumstances":
         """Those of a group as it serves now."""
-        group, ready = serving.group, serving.ready
-        nodes = serving.snapshot.group_nodes(group) if group else ()
+        ready = serving.ready
         return cls(
-            group is not None,
+            serving.group.spec if serving.group else None,
             allowed_namespaces(serving),
-            tuple((node.metadata.name, node.metadata.labels or {}) for node in nodes),
+            labels_of(serving),
             len(ready.names) > len(ready.lacking),
             tuple((node, state.excluded) for node, state in ready.excluding),
             tuple((node, state.missing) for node, state in ready.lacking),
@@ -57,6 +58,12 @@ def allowed_namespaces(serving: ServingGroup) -> tuple[str, ...] | None:
     if group is None or group.spec.allowed_namespaces is None:
         return None
     return tuple(sorted(name for name in snapshot.namespaces if snapshot.allows(group, name)))
+
+
+def labels_of(serving: ServingGroup) -> tuple[tuple[str, Mapping[str, str]], ...]:
+    """The labels of the nodes of the group now, by node."""
+    nodes = serving.snapshot.group_nodes(serving.group) if serving.group else ()
+    return tuple((node.metadata.name, node.metadata.labels or {}) for node in nodes)
 
 
 class Answers(NamedTuple):

@@ -74,7 +74,6 @@ def node_state(
     state: AgentState,
     *,
     wanted: WantedVIPs | None = None,
-    lists: KnownLists = NO_LISTS,
     placement: Placement | None = None,
     asked: datetime | None = None,
     answered: datetime | None = None,
@@ -82,11 +81,11 @@ def node_state(
     """
     What decisions need of *state*: of its VIPs those that are *wanted*; None: all.
 
-    *lists*: those that it reports by hash. *placement*: that of all these VIPs, if it is known. The agent was *asked*
-    and *answered* at these times of the controller's clock.
+    *placement*: that of these VIPs, if it is known. The agent was *asked* and *answered* at these times of the
+    controller's clock.
     """
     find: Callable[[str], Address | None] = read_address if wanted is None else wanted.get
-    placement = placement or Placement.of(state, wanted, lists)
+    placement = placement or Placement.of(state, wanted)
     placed = list(zip(state.instances, placement.addresses, strict=True))
     sights = (
         InstanceState(
