@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 from unittest.mock import patch
@@ -19,7 +20,15 @@ from kavip.api.meta import LabelSelector
 from kavip.api.pool import PoolRouting, VIPPool
 from kavip.api.service import Service
 from kavip.reconcile.group import outdated
-from kavip.reconcile.observed.agentstates import BACKUP, MASTER, AgentStates, Contact, InstanceState, NodeState
+from kavip.reconcile.observed.agentstates import (
+    BACKUP,
+    MASTER,
+    AgentStates,
+    ClaimedAddress,
+    Contact,
+    InstanceState,
+    NodeState,
+)
 from kavip.reconcile.plan import Key, KeyKind
 from kavip.reconcile.service.programmed import programmed_state
 from kavip.snapshot import Object, Snapshot
@@ -193,6 +202,43 @@ def test_a_namespace_that_is_allowed_for_a_moment_leaves_nothing_served() -> Non
         simulation.group_in_steps(lambda: simulation.snapshot.put(build.namespace("shop", env="prod")))
     simulation.snapshot.put(build.namespace("shop", env="test"))
     assert simulation.plan_group().also == tuple(Key(KeyKind.SERVICE, key) for key in SERVICES)
+
+
+def test_a_claim_by_a_node_of_a_group_that_goes_is_evaluated_again() -> None:
+    """Its hardware address is no longer that of a node; the claim itself has not changed."""
+    simulation = served_group(Fair(), shared=True)
+    simulation.plan_group()
+    vip, other = min(simulation.agents.states_of(GROUP)["n1"].runs), "02:00:00:00:00:aa"
+    claim = ClaimedAddress(vip, other, "eth0", is_held=True)
+    for node, own in (("n1", "02:00:00:00:00:01"), ("n2", "02:00:00:00:00:02")):
+        state = replace(simulation.agents.states_of(GROUP)[node], hardware=(own,), claimed=(claim,))
+        simulation.agents = simulation.agents.with_state(GROUP, node, state=state)
+    simulation.agents = simulation.agents.with_state("lb/other", "n9", state=NodeState(hardware=(other,)))
+    for _ in range(2):
+        assert simulation.plan_group().also == ()
+    simulation.agents = simulation.agents.with_nodes("lb/other", [])
+    assert len(simulation.plan_group().also) == 1
+
+
+def test_labels_that_a_node_has_for_a_moment_leave_nothing_served() -> None:
+    """The note about preferred nodes is right again when they are compared, and wrong afterwards."""
+    simulation = served_group(Fair(), shared=False)
+    zone_a, zone_b = (build.node("n2", "192.0.2.12", labels={"zone": zone}) for zone in "ab")
+    simulation.snapshot.put(zone_a)
+    notes = {names.PREFERRED_NODES_ANNOTATION: "zone=a"}
+    for number, key in enumerate(SERVICES):
+        vips = [f"198.51.100.{number + 1}"]
+        edited = build.service(key, group=GROUP, type="ClusterIP", external_ips=vips, annotations=notes)
+        simulation.snapshot.put(msgspec.structs.replace(edited, status=simulation.snapshot.services[key].status))
+        simulation.service(key)
+    for _ in range(2):
+        assert not simulation.plan_group().also
+    simulation.snapshot.put(zone_b)
+    with patch.object(outdated, "BATCH", 1):
+        simulation.group_in_steps(lambda: simulation.snapshot.put(zone_a))
+    simulation.snapshot.put(zone_b)
+    found = simulation.plan_group()
+    assert {*found.also, *found.also_low_priority} == {Key(KeyKind.SERVICE, key) for key in SERVICES}
 
 
 def served_group(luck: random.Random, *, shared: bool) -> SimulatedCluster:
