@@ -14,18 +14,19 @@ from functools import partial
 from multiprocessing.connection import Connection
 from statistics import median
 from typing import Final
+from unittest.mock import patch
 
 import aiohttp
 
 from bench.goal import row
 from bench.timing import plain
 from kavip import names
-from kavip.agent.http import server
 from kavip.agent.http.server import JSON, AgentServer, PageContent, PageRequest
 from kavip.agent.report.state import encode
 from kavip.api.address import Address
 from kavip.api.agent import VIPS_BY_HASH, AgentState, InstanceReport, KeepalivedReport
 from kavip.controller import agentclient
+from kavip.controller.agentclient import Page
 from kavip.controller.prober import AgentProber
 from kavip.ipam.ranges import parse_range
 from kavip.reconcile.plan import ProbeTarget
@@ -64,7 +65,6 @@ def vip_texts(number: int) -> Mapping[str, Address]:
 
 async def serve(changes: Connection, *, by_hash: bool) -> None:
     """Serve the agents; each message in *changes* is the number of the state that they report from then on."""
-    server.SECONDS = PATIENCE  # type: ignore[misc]  # all of them are in one process
     current = [state(0)]
 
     async def page(request: PageRequest) -> PageContent:
@@ -73,7 +73,8 @@ async def serve(changes: Connection, *, by_hash: bool) -> None:
     async with AsyncExitStack() as stack:
         port = 0
         for host in HOSTS.values():
-            port = await stack.enter_async_context(AgentServer({names.STATE_PATH: page}).listening(host, port))
+            agent = AgentServer({names.STATE_PATH: page}, seconds=PATIENCE)  # all of them are in one process
+            port = await stack.enter_async_context(agent.listening(host, port))
         changes.send(port)
         while True:
             current[0] = state(await asyncio.to_thread(changes.recv))
@@ -99,13 +100,12 @@ async def costs(changes: Connection) -> list[Cost]:
     read, found, port = [0], list[Cost](), await asyncio.to_thread(changes.recv)
     ask = agentclient.get
 
-    async def counted(*arguments: object, **options: object) -> agentclient.Page:
-        page = await ask(*arguments, **options)  # type: ignore[arg-type]
+    async def counted(session: aiohttp.ClientSession, url: str, *, tag: str = "", by_hash: bool = False) -> Page:
+        page = await ask(session, url, tag=tag, by_hash=by_hash)
         read[0] += len(page.body or b"")
         return page
 
-    agentclient.get = counted
-    try:
+    with patch.object(agentclient, "get", counted):
         async with aiohttp.ClientSession() as session:
             prober = AgentProber(session, changed=lambda _: None)
             task = asyncio.create_task(prober.run())
@@ -121,8 +121,6 @@ async def costs(changes: Connection) -> list[Cost]:
                     found.append((read[0] - before[0], time.process_time() - before[1]))
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-    finally:
-        agentclient.get = ask
     return found
 
 

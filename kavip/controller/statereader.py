@@ -54,7 +54,12 @@ class StateAnswer(NamedTuple):
 
 
 class _GroupVIPs:
-    """The VIPs of a group: the wanted *texts*, and the *lists* that agents report; *used*: their hashes, by node."""
+    """
+    The VIPs of a group: the wanted *texts*, and the *lists* that agents report.
+
+    *used*: the hashes in the last answer, by node. *reading*: how many nodes are asked for a whole answer; *has_read*
+    is notified when one ends. *failed*: the nodes whose last whole answer did not come.
+    """
 
     def __init__(self) -> None:
         self.texts, self.lists = VIPTexts(), VIPLists()
