@@ -25,6 +25,10 @@ BENCHES: Final = (
     ("bench.scale", "the allocator with many pools, many waiting Services and many sharers of an address, in process"),
     ("bench.plan", "the full plan of one Service, in process"),
     ("bench.growth", "start, events and memory of the controller with 1,000 to 100,000 Services, in process"),
+    (
+        "bench.large",
+        "20,000 Services on 200 simulated nodes and a real API server: backlog, changes, restart, fail-over",
+    ),
     ("bench.liar", "what a node with large answers that always change costs the leader, beside an honest node"),
     ("bench.states", "what the leader reads and spends when 40 nodes report a change among 20,000 VIPs"),
     ("bench.render", "keepalived.conf of 255 instances, and of 5,000 VIPs"),

@@ -6,6 +6,7 @@ A bare client of the API server, with only aiohttp and JSON: the least that any 
 
 import asyncio
 import base64
+import json
 import ssl
 import sys
 import tempfile
@@ -20,6 +21,7 @@ import aiohttp
 import yaml
 
 CONNECTIONS = 32
+_NO_TIMEOUT = aiohttp.ClientTimeout()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,20 @@ class Bare:
         async with self.session.request(method, self.server + path, json=body, headers=headers) as answer:
             answer.raise_for_status()
             return await answer.json()
+
+    async def events(self, path: str, version: str) -> AsyncIterator[Any]:
+        """The events of watches of *path* since *version*: an API server that is behind, or busy, ends one."""
+        while True:
+            url = f"{self.server}{path}?watch=1&resourceVersion={version}"
+            async with self.session.get(url, timeout=_NO_TIMEOUT) as stream:
+                rest = b""
+                async for chunk in stream.content.iter_any():
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for event in map(json.loads, lines):
+                        if event["type"] != "ERROR":
+                            version = event["object"]["metadata"]["resourceVersion"]
+                            yield event
+            await asyncio.sleep(0.1)
 
     async def all(self, calls: Iterable[tuple[str, str, Any, str]]) -> float:
         """Send *calls* over 32 connections; the seconds that this takes."""

@@ -6,9 +6,8 @@ sees both. They take turns, so that other load on the machine affects both. No w
 """
 
 import asyncio
-import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from statistics import median
@@ -34,10 +33,11 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 class Watch:
-    """A watch that notes when a Service gets an address."""
+    """A watch that notes when a Service gets an address; *also* takes each event."""
 
-    def __init__(self) -> None:
+    def __init__(self, also: Callable[[Any], None] = lambda _: None) -> None:
         self._waiting: dict[str, asyncio.Future[float]] = {}
+        self._also = also
 
     def expect(self, name: str) -> asyncio.Future[float]:
         """A future for the time (``time.perf_counter``) at which the Service *name* has an address."""
@@ -45,18 +45,10 @@ class Watch:
         return self._waiting[name]
 
     async def run(self, bare: Bare, version: str) -> None:
-        """Read watches until cancelled: an API server that is behind, or busy, ends one."""
-        while True:
-            url = f"{bare.server}/api/v1/services?watch=1&resourceVersion={version}"
-            async with bare.session.get(url, timeout=None) as stream:
-                rest = b""
-                async for chunk in stream.content.iter_any():
-                    *lines, rest = (rest + chunk).split(b"\n")
-                    for event in map(json.loads, lines):
-                        if event["type"] != "ERROR":
-                            version = event["object"]["metadata"]["resourceVersion"]
-                            self._take(event["object"])
-            await asyncio.sleep(0.1)
+        """Read watches until cancelled."""
+        async for event in bare.events("/api/v1/services", version):
+            self._take(event["object"])
+            self._also(event)
 
     def _take(self, found: Any) -> None:
         waiter = self._waiting.get(found["metadata"]["name"])
@@ -65,10 +57,10 @@ class Watch:
 
 
 @asynccontextmanager
-async def watching(bare: Bare) -> AsyncIterator[Watch]:
-    """A watch of all Services from now on."""
+async def watching(bare: Bare, also: Callable[[Any], None] = lambda _: None) -> AsyncIterator[Watch]:
+    """A watch of all Services from now on; *also* takes each event."""
     listed = await bare.send("GET", "/api/v1/services?limit=1")
-    watch = Watch()
+    watch = Watch(also)
     task = asyncio.create_task(watch.run(bare, listed["metadata"]["resourceVersion"]))
     await asyncio.sleep(1)
     try:
