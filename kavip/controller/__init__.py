@@ -16,5 +16,6 @@ The controller: what the replica that leads does. All of it is I/O; the decision
 * :mod:`~kavip.controller.viptexts`: the VIPs that it reads, by text;
 * :mod:`~kavip.controller.viplists`: the lists of them that agents report, by hash;
 * :mod:`~kavip.controller.probebudget`: how often a node is asked, by what its answers cost;
+* :mod:`~kavip.controller.probeintervals`: how often a node is asked, by the number of nodes;
 * :mod:`~kavip.controller.metrics`: the metrics that are computed at each scrape.
 """

@@ -2,11 +2,11 @@
 The prober of the agents: reads ``/state`` of every node of every group and keeps the last answer of each.
 
 One task per node and group. It asks often while the node does not run the wanted configuration yet, or is master of
-what another node is master of too, and less often as time goes by. Otherwise it asks at the ordinary interval, or less
-often if there are many nodes. Few requests are in flight at a time, each has a timeout, and no answer is read beyond
-its limit. An answer that is equal to the last one is not decoded, and the others cost little
-(:mod:`kavip.controller.statereader`). A node whose answers cost much is asked less often
-(:mod:`kavip.controller.probebudget`).
+what another node is master of too, and less often as time goes by. Otherwise it asks at the ordinary interval; where
+there are many nodes, each is asked less often (:mod:`kavip.controller.probeintervals`). Few requests are in flight at a
+time, each has a timeout, and no answer is read beyond its limit. An answer that is equal to the last one is not
+decoded, and the others cost little (:mod:`kavip.controller.statereader`). A node whose answers cost much is asked less
+often (:mod:`kavip.controller.probebudget`).
 
 A change is reported once for a group in :data:`FOLD` seconds, after the other nodes were asked as well: a fail-over is
 two answers. A node that does not answer keeps its last state; :data:`SILENCE` seconds of silence are a change.
@@ -28,7 +28,7 @@ import msgspec
 import structlog
 
 from kavip import names
-from kavip.controller import agentclient
+from kavip.controller import agentclient, probeintervals
 from kavip.controller.agentclient import Page
 from kavip.controller.probebudget import ProbeBudget
 from kavip.controller.statereader import StateReader
@@ -49,12 +49,7 @@ SILENCE: Final = 5.0
 """Seconds without an answer after which a node counts as silent."""
 RESTART: Final = 5.0
 """Seconds in which a keepalived that has ended may be started again, before its node counts as running nothing."""
-QUICK: Final = 0.2
-"""Seconds between quick probes; a new configuration is in a pod's mount after 0.4 to 0.9 s."""
-_QUICK_PROBES: Final = 15  # probes at that interval before it grows
-_SLOWER: Final = 1.5
 _IN_FLIGHT: Final = 32
-_RATE: Final = 400  # probes per second over all nodes of all groups, when no change is awaited
 _PEERS_AT_ONCE: Final = 64  # nodes of a group that are asked at once because another one has changed
 _LAG: Final = 0.2  # seconds for which an agent may reuse what it read from keepalived (agent.keepalived.monitor.FRESH)
 
@@ -76,6 +71,7 @@ class AgentProber:
         self._session, self._changed, self._interval, self._clock = session, changed, interval, clock
         self._targets: dict[str, ProbeTarget] = {}
         self._probes: dict[tuple[str, str], _NodeProbe] = {}
+        self._awaited: set[tuple[str, str]] = set()  # of these: nodes that do not run what they should yet
         self._slots = asyncio.Semaphore(_IN_FLIGHT)
         self._silent_slots = asyncio.Semaphore(_IN_FLIGHT)  # nodes that answer do not wait for silent ones
         self._tasks: asyncio.TaskGroup | None = None
@@ -99,6 +95,7 @@ class AgentProber:
         finally:
             self._tasks = None
             self._probes.clear()
+            self._awaited.clear()
             for handle in self._notifying.values():
                 handle.cancel()
 
@@ -150,20 +147,23 @@ class AgentProber:
             contested = probe.masters & self._contested.get(probe.group, frozenset())
             is_calm = state is not None and _is_expected(state, target) and not contested
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._interval_now if is_calm else self._quick_interval(times)):
+                async with asyncio.timeout(self._interval_of(probe, times, is_calm=is_calm)):
                     await probe.wake.wait()
                 times = 0
             while (delay := probe.budget.delay(at=self._clock(), nodes=len(self._probes))) > 0:
                 await asyncio.sleep(delay)
             probe.wake.clear()
         self._probes.pop((probe.group, probe.node), None)
+        self._awaited.discard((probe.group, probe.node))
 
-    @property
-    def _interval_now(self) -> float:
-        return max(self._interval, len(self._probes) / _RATE)
-
-    def _quick_interval(self, times: int) -> float:
-        return min(self._interval_now, QUICK * _SLOWER ** max(0, times - _QUICK_PROBES))
+    def _interval_of(self, probe: "_NodeProbe", times: int, *, is_calm: bool) -> float:
+        """The seconds until *probe*, which was made *times* times in a row, is repeated."""
+        nodes, key = len(self._probes), (probe.group, probe.node)
+        if is_calm:
+            self._awaited.discard(key)
+            return probeintervals.ordinary(self._interval, nodes=nodes)
+        self._awaited.add(key)
+        return probeintervals.awaited(self._interval, nodes=nodes, waiting=len(self._awaited), times=times)
 
     def _update_contested(self, group: str) -> None:
         """Find the instances with several masters among the nodes that answer, and ask those nodes again soon."""

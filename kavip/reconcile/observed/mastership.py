@@ -26,7 +26,8 @@ from kavip.vrrp.timing import SECOND, timing_of
 _SOON: Final = 0.5  # seconds that two masters may need to notice each other, if adverts are more frequent
 _AGAIN: Final = 0.25  # seconds until the next decision: nodes that claim the same are probed often
 _SPARE: Final = 1.0  # seconds that a fail-over may take in addition to four intervals
-_SHORTEST: Final = 2.0
+SHORTEST: Final = 2.0
+"""Seconds without a master that are never a fault, however frequent the adverts are."""
 
 VipOrInstance = Address | str
 """What has a master: a VIP, or a VRRP instance by name."""
@@ -73,7 +74,7 @@ class Mastership:
     contacts: Mapping[str, Contact]
     at: float
     overlap: float = _SOON
-    gap: float = _SHORTEST
+    gap: float = SHORTEST
     hardware: frozenset[str] = frozenset()
     asked: float = 0.0
     has_nodes: bool = True
@@ -98,7 +99,7 @@ class Mastership:
             contacts=agents.contacts_of(key),
             at=agents.at,
             overlap=max(_SOON, 1.2 * seconds),
-            gap=max(_SHORTEST, 4 * seconds + _SPARE),
+            gap=max(SHORTEST, 4 * seconds + _SPARE),
             hardware=frozenset(hardware_of(agents, agents.states)) if has_claims(agents, key) else frozenset(),
             asked=agents.at - agents.since,
             has_nodes=has_nodes,
