@@ -8,11 +8,11 @@ node grows with the number of nodes that are asked: of all nodes, or of those th
 from typing import Final
 
 RATE: Final = 100
-"""Requests per second to all nodes of all groups together, up to :data:`LONGEST`."""
+"""Requests per second to all nodes of all groups together, while each node waits :data:`LONGEST` at most."""
 LONGEST: Final = 1.5
 """Seconds between two probes that :data:`RATE` does not exceed: two seconds without a master may be a fault."""
 MOST_RATE: Final = 400
-"""Requests per second that are not exceeded in any case."""
+"""Requests per second above which each node waits longer than :data:`LONGEST`."""
 QUICK: Final = 0.2
 """Seconds between quick probes; a new configuration is in a pod's mount after 0.4 to 0.9 s."""
 _QUICK_PROBES: Final = 15  # probes at that interval before it grows
