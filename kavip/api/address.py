@@ -53,7 +53,16 @@ def read_address(text: str) -> Address | None:
     return _read(text) if len(text) <= _MAX_LENGTH else None  # longer texts must not fill the cache
 
 
-@lru_cache(16384)  # one event reads an address about six times, and in a Shared group all addresses of the group
+MOST_READ: Final = 1 << 16
+"""
+Addresses whose texts are remembered: more than the VIPs of the largest groups.
+
+A change of a Shared group reads all of its addresses one after the other. If they were more than the cache holds, each
+of them would be parsed again each time.
+"""
+
+
+@lru_cache(MOST_READ)
 def _read(text: str) -> Address | None:
     try:
         address = ip_address(text)

@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Final
 
-from kavip.api.address import Address, read_address
+from kavip.api.address import MOST_READ, Address, read_address
 from kavip.memo import KEEPS_NOTHING, Memory
 from kavip.vrrp.drain import NO_TURNS, Turns
 from kavip.vrrp.identity import Identity
@@ -119,7 +119,7 @@ def _virtual_ips(block: str) -> tuple[VirtualIP, ...]:
     return tuple(each for each in found if each is not None)
 
 
-@lru_cache(maxsize=1 << 14)  # most stay the same from one text to the next
+@lru_cache(maxsize=MOST_READ)  # most stay the same from one text to the next
 def _virtual_ip(text: str, prefix: str, interface: str) -> VirtualIP | None:
     address = read_address(text)
     return VirtualIP(address, int(prefix), interface) if address is not None else None

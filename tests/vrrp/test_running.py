@@ -1,12 +1,14 @@
 """A published text is read back: the instances that it makes nodes run, with their identities and VIPs."""
 
 from dataclasses import replace
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kavip.api import address
 from kavip.api.group import PasswordAuth, SecretRef
 from kavip.memo import Memory
 from kavip.vrrp import config
@@ -44,6 +46,28 @@ def test_blocks_that_stay_are_not_read_again() -> None:
     assert before.keys() < after.keys()
     assert all(after[name] is run for name, run in before.items())
     assert after == running_instances(conf(group, [*SERVICES, annotated("c/new", "192.0.2.10")], nodes(2)))
+
+
+def test_of_a_large_text_only_new_addresses_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of the largest Shared group, in which one change of each instance makes all of them be read again."""
+    head = "    virtual_router_id 1\n    interface eth0\n    version 3\n    advert_int 1\n"
+    vips = [f"        10.{n >> 16}.{n >> 8 & 255}.{n & 255}/32 dev eth0\n" for n in range(1, 30_001)]
+
+    def read(lines: list[str]) -> int:
+        anchor, others = lines[0], "".join(lines[1:])
+        lists = f"    virtual_ipaddress {{\n{anchor}    }}\n    virtual_ipaddress_excluded {{\n{others}    }}\n"
+        return len(running_instances(f"vrrp_instance group/0 {{\n{head}{lists}}}\n")["group/0"].virtual_ips)
+
+    parsed: list[str] = []
+
+    def counted(text: str) -> IPv4Address | IPv6Address:
+        parsed.append(text)
+        return ip_address(text)
+
+    assert read(vips) == len(vips)
+    monkeypatch.setattr(address, "ip_address", counted)
+    assert read([*vips, "        10.99.0.1/32 dev eth0\n"]) == len(vips) + 1
+    assert parsed == ["10.99.0.1"]
 
 
 @given(st.text(alphabet="vrp_instace {}\n1.:/ @#dev", max_size=300))
