@@ -10,7 +10,7 @@ import asyncio
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -93,14 +93,9 @@ class Scene:
     seen: Addresses
     services: int
 
-    @property
-    def names(self) -> list[str]:
-        """The names of the Services."""
-        return [f"s{number}" for number in range(self.services)]
-
     def report(self, when: str) -> None:
         """Print whether each Service has kept an address of its own."""
-        faults = self.seen.faults(set(self.names))
+        faults = self.seen.faults({f"s{number}" for number in range(self.services)})
         row(f"{when}: addresses lost, moved or held twice", str(len(faults)), goal="0", met=not faults)
         for each in faults[:5]:
             print(f"    {each}")
@@ -189,7 +184,7 @@ class Churn:
                     await bare.send("DELETE", path(NAMESPACE, f"new{old - CREATED}"))
             case _:
                 label = {"metadata": {"labels": {"turn": f"t{number}"}}}
-                name = self.scene.names[number * 7919 % self.scene.services]
+                name = f"s{number * 7919 % self.scene.services}"
                 await bare.send("PATCH", path(NAMESPACE, name), label, MERGE)
 
     async def _by_hand(self, number: int) -> None:
@@ -271,7 +266,7 @@ async def _next(scene: Scene, name: str, began: float) -> float:
     return time.perf_counter() - began
 
 
-async def _until(done: Any) -> None:
+async def _until(done: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE):
         while not done():
             await asyncio.sleep(0.05)

@@ -12,6 +12,7 @@ import asyncio
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from bench.bare import Bare, connected
 from bench.site import MERGE
 from kavip import names
 from kavip.agent.http.server import JSON, AgentServer, PageContent, PageRequest
+from kavip.agent.report.state import encode
 from kavip.api.agent import VIPS_BY_HASH, AgentState, Capability, InstanceReport, KeepalivedReport, by_hash
 from kavip.memo import Memory
 from kavip.reconcile.observed.agentstates import BACKUP, MASTER
@@ -98,7 +100,7 @@ class Version:
         instances = list(state.instances)
         for index in masters:
             instances[index] = msgspec.structs.replace(instances[index], state=MASTER)
-        return msgspec.json.encode(msgspec.structs.replace(state, instances=tuple(instances)))
+        return encode(msgspec.structs.replace(state, instances=tuple(instances)))
 
     @property
     def instances(self) -> int:
@@ -151,7 +153,7 @@ async def serve(bare: Bare, group: str, count: int) -> None:
     numbers = {f"{name}-{node_name(number)}": number for number in range(count)}
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
         for number in range(count):
-            server = AgentServer({names.STATE_PATH: _page(agents, number)}, seconds=PATIENCE)
+            server = AgentServer({names.STATE_PATH: partial(agents.page, number)}, seconds=PATIENCE)
             await stack.enter_async_context(server.listening(host(number), _port(daemonset)))
         await create_pods(bare, daemonset, count)
         tasks.create_task(agents.refresh())
@@ -167,10 +169,6 @@ async def _publish(bare: Bare, path: str, configmap: Any, agents: Agents) -> Non
             agents.publish(event["object"])
 
 
-def _page(agents: Agents, number: int) -> Any:
-    return lambda request: agents.page(number, request)
-
-
 def _port(daemonset: Any) -> int:
     """The port of the agents of *daemonset*."""
     containers: Iterable[Mapping[str, Any]] = daemonset["spec"]["template"]["spec"]["containers"]
@@ -184,7 +182,7 @@ async def _first(bare: Bare, path: str, name: str) -> Any:
             found = await bare.send("GET", path)
             for each in found["items"]:
                 if each["metadata"]["name"] == name:
-                    return {**each, "kind": found["kind"].removesuffix("List")}
+                    return each
             await asyncio.sleep(0.2)
 
 

@@ -20,11 +20,11 @@ _SLOWER: Final = 1.5
 
 
 def ordinary(least: float, *, nodes: int) -> float:
-    """The seconds between two probes of one of *nodes* nodes, at *least* so many, when no change is awaited."""
+    """The seconds between two probes of a node when no change is awaited; *least*: the setting; *nodes*: in all."""
     return max(least, min(nodes / RATE, LONGEST), nodes / MOST_RATE)
 
 
 def awaited(least: float, *, nodes: int, waiting: int, times: int) -> float:
-    """The same of one of the *waiting* nodes, which are awaited, after it was asked *times* times."""
+    """The same of a node that is awaited, as *waiting* nodes are in all, after it was asked *times* times."""
     quick = max(QUICK * _SLOWER ** max(0, times - _QUICK_PROBES), waiting / RATE)
     return min(ordinary(least, nodes=nodes), quick)

@@ -71,7 +71,7 @@ class AgentProber:
         self._session, self._changed, self._interval, self._clock = session, changed, interval, clock
         self._targets: dict[str, ProbeTarget] = {}
         self._probes: dict[tuple[str, str], _NodeProbe] = {}
-        self._awaited: set[tuple[str, str]] = set()  # of these: nodes that do not run what they should yet
+        self._awaited: set[tuple[str, str]] = set()  # nodes from which another answer is expected soon
         self._slots = asyncio.Semaphore(_IN_FLIGHT)
         self._silent_slots = asyncio.Semaphore(_IN_FLIGHT)  # nodes that answer do not wait for silent ones
         self._tasks: asyncio.TaskGroup | None = None
