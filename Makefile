@@ -6,7 +6,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 RUN := hack/venv
-REAL := apiserver or netns or cluster or chart or image or release
+REAL := apiserver or netns or cluster or chart or image or release or browser or migration or alerts
 TAG ?= localhost/kavip:dev
 # LOCKED=1: refuse an image whose Debian packages differ from requirements/debian-*.txt
 LOCKED ?=
