@@ -156,12 +156,12 @@ class Pools:
         """*findings* of parsing *pool*, and those against storing it beside these, in the place of one of its name."""
         if pool is None:
             return findings
-        others = [other for other in self.known if other.name in self.problems and other.name != pool.name]
+        faulty = [other for name in self.problems if name != pool.name and (other := self.read(name))]
         ranges, owners = self._ranges, self._owners
         if pool.name in self._named:
             ranges = tuple(span for span in ranges if owners[span].name != pool.name)
         found = _overlaps(pool, ranges, owners)
-        for other in others:  # not in force now, but as soon as its own problem is fixed
+        for other in sorted(faulty, key=lambda each: each.age):  # in force as soon as their own problems are fixed
             found += _overlaps(pool, other.ranges, dict.fromkeys(other.ranges, other))
         return (*findings, *found)
 
