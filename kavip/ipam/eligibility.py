@@ -35,6 +35,13 @@ class Audience(NamedTuple):
         return self.pools[0].serves(request.group, namespace_labels, request.labels)
 
 
+def in_order(audiences: Sequence[Audience]) -> tuple[Pool, ...]:
+    """The pools of *audiences*, in the order in which they are tried."""
+    if len(audiences) == 1:
+        return audiences[0].pools
+    return tuple(sorted((pool for audience in audiences for pool in audience.pools), key=lambda pool: pool.rank))
+
+
 class Audiences:
     """All audiences of some pools."""
 

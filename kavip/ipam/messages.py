@@ -153,9 +153,9 @@ def no_address(
     *families*: one for each address. *others*: pools that have free addresses and do not serve it, each with the cause.
     """
     evaluated, needs = pools[:MAX_POOLS], count_families(families)
-    able, lacking = _partition(evaluated, lambda pool: all(map(pool.has, needs)))
+    able, lacking = _partition(evaluated, lambda pool: pool.families >= needs.keys())
     if not request.require_all and not able:  # PreferDualStack accepts any family
-        able, lacking = _partition(evaluated, lambda pool: any(map(pool.has, needs)))
+        able, lacking = _partition(evaluated, lambda pool: not pool.families.isdisjoint(needs))
     usages = {pool.name: ledger.usage(pool.name) for pool in able}
     at_quota, full = _partition(able, lambda pool: _has_free(usages[pool.name], needs))
     texts = [f"pool {pool.name} {_describe_lack(pool.name, usages[pool.name], needs, ledger)}" for pool in full[:SHOWN]]

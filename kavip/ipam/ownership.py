@@ -122,6 +122,8 @@ class Ownership(NamedTuple):
 
         *most*: of each family, if not the number that it may keep. *room_for*: addresses that it gets, too.
         """
+        if not addresses:
+            return ()
         request, limit = self.request, most or self.request.most
         if len(addresses) + len(room_for) <= limit:  # most decisions
             return tuple(each for each in addresses if each.family in request.families)

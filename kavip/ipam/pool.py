@@ -2,8 +2,8 @@
 One VIPPool, parsed: which addresses it may assign, and to which Services.
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -54,7 +54,7 @@ class Routing(NamedTuple):
     table: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
     """
     A pool in force.
@@ -84,6 +84,12 @@ class Pool:
     detects_conflicts: bool = True  # with other machines on the LAN
     interface: str = ""
     routing: Routing | None = None
+    families: frozenset[int] = dataclasses.field(init=False, compare=False, repr=False)
+    """Of its usable addresses."""
+
+    def __post_init__(self) -> None:
+        """Set :attr:`families` once: they are read for each Service without an address."""
+        object.__setattr__(self, "families", frozenset(span.family for span in self.usable))
 
     @property
     def rank(self) -> tuple[int, str]:
@@ -96,7 +102,7 @@ class Pool:
 
     def has(self, family: int) -> bool:
         """Whether the pool has usable addresses of *family*."""
-        return any(span.family == family for span in self.usable)
+        return family in self.families
 
     def is_usable(self, address: Address) -> bool:
         """Whether the pool ever assigns *address*: in its ranges, not excluded, not avoided."""
@@ -156,7 +162,7 @@ class Pool:
         return ""
 
 
-@dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class _Findings:
     """The findings of one pool, at most :data:`MAX_FINDINGS`; parsing continues after each until there are so many."""
 

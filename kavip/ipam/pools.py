@@ -14,7 +14,7 @@ from typing import NamedTuple
 from kavip.api.address import Address
 from kavip.api.pool import PoolInterface, VIPPool
 from kavip.api.refusal import Refusal
-from kavip.ipam.eligibility import Audiences
+from kavip.ipam.eligibility import Audiences, in_order
 from kavip.ipam.pool import ON_REQUEST, Barred, Pool, parse_pool
 from kavip.ipam.ranges import Range, find, first_overlap
 from kavip.ipam.request import Request
@@ -129,10 +129,7 @@ class Pools:
 
     def eligible(self, request: Request, namespace_labels: Mapping[str, str] | None) -> tuple[Pool, ...]:
         """The pools that serve *request* without being named, in the order in which they are tried."""
-        found = self.audiences.of(request, namespace_labels)
-        if len(found) == 1:
-            return found[0].pools
-        return tuple(sorted((pool for audience in found for pool in audience.pools), key=lambda pool: pool.rank))
+        return in_order(self.audiences.of(request, namespace_labels))
 
     def are_named_by(self, request: Request) -> bool:
         """Whether *request* names a pool, or an address in one: kavip then assigns even if the platform does."""

@@ -17,6 +17,7 @@ from kavip import names
 from kavip.api.address import Address
 from kavip.api.refusal import SHOWN, Refusal
 from kavip.ipam import messages, outcome
+from kavip.ipam.eligibility import Audience, in_order
 from kavip.ipam.outcome import Allocation
 from kavip.ipam.ownership import Ownership
 from kavip.ipam.pool import ON_REQUEST, Pool
@@ -44,12 +45,13 @@ def _choice(needed: Iterable[int], missing: Sequence[int]) -> Choice:
 class Selection:
     """One decision about the request of *ownership*: keep what can stay, select what is missing, or say why not."""
 
-    __slots__ = ("labels", "ledger", "ownership", "pools", "request")
+    __slots__ = ("_audiences", "labels", "ledger", "ownership", "pools", "request")
 
     def __init__(self, ownership: Ownership) -> None:
         """Decide nothing yet."""
         self.ownership = ownership
         self.request, self.pools, self.ledger, self.labels, *_ = ownership
+        self._audiences: list[Audience] | None = None
 
     def decide(self) -> Allocation | Refusal:
         """Keep what can stay, and select what is missing."""
@@ -105,7 +107,7 @@ class Selection:
 
     def pool_of_stay(self, stay: tuple[Address, ...]) -> Pool | None:
         """The pool of the addresses that *stay*: all others come from the same pool."""
-        return next((pool for each in stay if (pool := self.pools.pool_of(each))), None)
+        return next((pool for each in stay if (pool := self.pools.pool_of(each))), None) if stay else None
 
     def _refuse_choice(self, refusal: Refusal) -> Allocation | Refusal:
         """Refuse the choice of a pool or an address; a Service that holds what it chose is stranded instead."""
@@ -114,6 +116,13 @@ class Selection:
         if stranded and (wanted.issubset(stranded) if wanted else refusal.reason is Reason.POOL_NOT_FOUND):
             return outcome.assign_enough(self.ownership, self.ownership.first_of(keepable))
         return outcome.refuse(self.ownership, refusal)
+
+    @property
+    def audiences(self) -> list[Audience]:
+        """Those whose pools serve the request without being named."""
+        if self._audiences is None:
+            self._audiences = self.pools.audiences.of(self.request, self.labels)
+        return self._audiences
 
     # --- which pool -----------------------------------------------------------------------------------------------
     def chosen_pool(self) -> Pool | Refusal | None:
@@ -152,7 +161,7 @@ class Selection:
                 return self._with_alternatives(refusal, stay)
         for choice in self.choices(missing, stay):
             for family in dict.fromkeys(choice.needed or choice.more):
-                pools = (only,) if only else self.ledger.offers.pools_with_free(self.request, self.labels, family)
+                pools = (only,) if only else self.ledger.offers.pools_with_free(self.request, self.audiences, family)
                 for pool in pools:
                     if got := self.offer(pool, choice, stay):
                         return got
@@ -163,10 +172,11 @@ class Selection:
     def _no_address(self, missing: Sequence[int], stay: tuple[Address, ...], chosen: Pool | None) -> Refusal:
         """No pool that serves the Service has addresses of the *missing* families."""
         only = self.pool_of_stay(stay) or chosen
-        tried = (only,) if only else self.pools.eligible(self.request, self.labels)
+        tried = (only,) if only else in_order(self.audiences)
         if not tried:
             return messages.no_pool(self.request, self.pools, self.labels)
-        others = tuple(islice(self._others_with_free(missing, tried), SHOWN)) if only is None else ()
+        has_others = only is None and len(tried) < len(self.pools.in_force)
+        others = tuple(islice(self._others_with_free(missing, tried), SHOWN)) if has_others else ()
         refusal = messages.no_address(self.request, missing, pools=tried, ledger=self.ledger, others=others)
         return self._with_alternatives(refusal, stay)
 

@@ -152,7 +152,8 @@ class Ledger:
 
     def owner(self, address: Address) -> str:
         """The node or group that has *address* itself, or the API server; "" if none has."""
-        return min(self._owners.get(address, ()), default="")
+        owners = self._owners.get(address)
+        return min(owners) if owners else ""
 
     def owners(self, address: Address) -> frozenset[str]:
         """All nodes and groups that have *address* themselves, and the API server."""

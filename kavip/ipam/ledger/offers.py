@@ -4,10 +4,11 @@ Which address a pool can offer to a request, and what the quota of its namespace
 Questions only: an offer changes nothing, and no question scans a pool or all Services.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
 from kavip.api.address import Address
+from kavip.ipam.eligibility import Audience, in_order
 from kavip.ipam.ledger.book import AddressBook
 from kavip.ipam.ledger.waiters import Waiter
 from kavip.ipam.pool import Pool
@@ -46,20 +47,19 @@ class Offers:
         return sum(self.costs_quota(address, namespace) for address in addresses) <= left
 
     # --- addresses ------------------------------------------------------------------------------------------------
-    def pools_with_free(
-        self, request: Request, namespace_labels: Mapping[str, str] | None, family: int
-    ) -> Iterable[Pool]:
+    def pools_with_free(self, request: Request, audiences: Sequence[Audience], family: int) -> Iterable[Pool]:
         """
         The pools that may offer an address of *family* to *request*, which names none; in order, without full ones.
 
-        A pool in which an address cools down for the Service itself comes first: the Service gets the address back.
+        *audiences*: those whose pools serve it. A pool in which an address cools down for the Service itself comes
+        first: the Service gets the address back.
         """
         pools = self._usage.pools
         if self.may_use_full_pools(request):
             freed = (pools.pool_of(address) for address in self._cooldown.freed_by(request.key))
             own = {pool.name for pool in freed if pool}
-            return sorted(pools.eligible(request, namespace_labels), key=lambda pool: pool.name not in own)
-        return self._usage.pools_with_free(pools.audiences.of(request, namespace_labels), family)
+            return sorted(in_order(audiences), key=lambda pool: pool.name not in own)
+        return self._usage.pools_with_free(audiences, family)
 
     def may_use_full_pools(self, request: Request) -> bool:
         """Whether a pool without free addresses may offer *request* one that is shared, reserved or cooling down."""
