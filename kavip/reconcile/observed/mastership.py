@@ -17,10 +17,10 @@ from itertools import combinations
 from typing import Final
 
 from kavip.api.address import Address
-from kavip.api.group import KeepalivedGroup
+from kavip.api.group import GroupSpec, KeepalivedGroup
 from kavip.names import Reason
 from kavip.reconcile.observed.agentstates import BACKUP, FAULT, AgentStates, Contact, NodeState, masters_by_instance
-from kavip.reconcile.observed.strangers import Stranger, hardware_of, has_claims, have_all_reported, strangers_of
+from kavip.reconcile.observed.strangers import Stranger, have_all_reported, strangers_in
 from kavip.vrrp.timing import SECOND, timing_of
 
 _SOON: Final = 0.5  # seconds that two masters may need to notice each other, if adverts are more frequent
@@ -63,21 +63,19 @@ class Mastership:
     """
     The masters of a group at *at*, from the answers *states* and the *contacts* by node.
 
-    *expected*: the nodes that should answer. Masters that overlap for more than *overlap* seconds are a split brain. A
-    VIP without a master is reported after *gap* seconds. *hardware*: the hardware addresses of the nodes of all groups.
-    *asked*: for how many seconds the agents have been asked. *has_nodes*: whether the group has nodes or pods; without
-    both no node holds a VIP, and no agent has to say so.
+    *expected*: the nodes that should answer. *spec*: of the group, if it exists. *strangers*: the machines that are no
+    nodes, by the VIP that each claims. *asked*: for how many seconds the agents have been asked. *has_nodes*: whether
+    the group has nodes or pods; without both no node holds a VIP, and no agent has to say so.
     """
 
     expected: tuple[str, ...]
     states: Mapping[str, NodeState]
     contacts: Mapping[str, Contact]
     at: float
-    overlap: float = _SOON
-    gap: float = SHORTEST
-    hardware: frozenset[str] = frozenset()
-    asked: float = 0.0
-    has_nodes: bool = True
+    spec: GroupSpec | None
+    strangers: Mapping[Address, Stranger]
+    asked: float
+    has_nodes: bool
 
     @classmethod
     def of(
@@ -90,17 +88,13 @@ class Mastership:
         has_nodes: bool = True,
     ) -> "Mastership":
         """The mastership from the answers for the group *key*."""
-        seconds = (
-            max(timing_of(group.spec, 4).milliseconds, timing_of(group.spec, 6).milliseconds) / SECOND if group else 1
-        )
         return cls(
             expected=tuple(expected),
             states=agents.states_of(key),
             contacts=agents.contacts_of(key),
             at=agents.at,
-            overlap=max(_SOON, 1.2 * seconds),
-            gap=max(SHORTEST, 4 * seconds + _SPARE),
-            hardware=frozenset(hardware_of(agents, agents.states)) if has_claims(agents, key) else frozenset(),
+            spec=group.spec if group else None,
+            strangers=strangers_in(agents, key),
             asked=agents.at - agents.since,
             has_nodes=has_nodes,
         )
@@ -113,19 +107,32 @@ class Mastership:
             return self._unclaimed(subject)
         if len(claims) == 1:
             return self._alone(subject, claims[0])
-        pairs = [pair for pair in combinations(sorted(claims), 2) if pair[0].overlap(pair[1]) >= self.overlap]
+        most = self.overlap
+        pairs = [pair for pair in combinations(sorted(claims), 2) if pair[0].overlap(pair[1]) >= most]
         if pairs:
             return MasterState(tuple(sorted({each.node for pair in pairs for each in pair})), Reason.SPLIT_BRAIN)
         newest = max(claims)
-        wait = newest.since + self.overlap - self.at
+        wait = newest.since + most - self.at
         if wait <= 0 and any(each.last >= newest.since for each in claims if each is not newest):
             wait = _AGAIN  # not over yet: the next answers decide
         return MasterState((), None, wait) if wait > 0 else MasterState((newest.node,), Reason.MASTER)
 
-    @cached_property
-    def strangers(self) -> Mapping[Address, Stranger]:
-        """The machines that are no nodes, by the VIP that each claims."""
-        return strangers_of(self.states, nodes=self.hardware)
+    @property
+    def interval(self) -> float:
+        """The seconds between two adverts of an instance, at most."""
+        if self.spec is None:
+            return 1.0
+        return max(timing_of(self.spec, 4).milliseconds, timing_of(self.spec, 6).milliseconds) / SECOND
+
+    @property
+    def overlap(self) -> float:
+        """For how many seconds two nodes may be master: longer is a split brain."""
+        return max(_SOON, 1.2 * self.interval)
+
+    @property
+    def gap(self) -> float:
+        """After how many seconds a VIP without a master is reported."""
+        return max(SHORTEST, 4 * self.interval + _SPARE)
 
     def stranger(self, vip: Address) -> Stranger | None:
         """The machine that claims *vip*; None also until it was compared with all nodes."""

@@ -8,6 +8,7 @@ with what all nodes report.
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from kavip.api.address import Address
@@ -16,6 +17,7 @@ from kavip.reconcile.observed.agentstates import AgentStates, ClaimedAddress, Co
 PATIENCE: Final = 10.0
 """Seconds after which nodes that do not answer keep no stranger from being reported."""
 
+_NO_STRANGERS: Final[Mapping[Address, "Stranger"]] = MappingProxyType({})
 _HARDWARE: Final = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
 
@@ -62,9 +64,13 @@ def have_all_reported(
     return True
 
 
-def has_claims(agents: AgentStates, group: str) -> bool:
-    """Whether a node of *group* reports any claim."""
-    return any(state.claimed for state in agents.states_of(group).values())
+def strangers_in(agents: AgentStates, group: str) -> Mapping[Address, Stranger]:
+    """The strangers that the nodes of *group* report, compared with the nodes of all groups."""
+    states = agents.states_of(group)
+    for state in states.values():
+        if state.claimed:
+            return strangers_of(states, nodes=frozenset(hardware_of(agents, agents.states)))
+    return _NO_STRANGERS
 
 
 def hardware_of(agents: AgentStates, groups: Iterable[str]) -> tuple[str, ...]:
