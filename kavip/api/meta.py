@@ -55,7 +55,7 @@ class Metadata(Identity, frozen=True):
 
     def annotation(self, key: str) -> str:
         """The annotation *key* without surrounding blanks; "" if it is absent: an empty value counts as absent."""
-        return (self.annotations or {}).get(key, "").strip()
+        return self.annotations.get(key, "").strip() if self.annotations else ""
 
     def label(self, key: str) -> str:
         """The label *key*, or ""."""

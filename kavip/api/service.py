@@ -141,14 +141,19 @@ class Service(Wire, frozen=True):
     @property
     def ingress_addresses(self) -> tuple[Address, ...]:
         """The addresses in status, in their order; host names and unreadable entries left out."""
-        found = [read_address(entry.ip) for entry in self.status.load_balancer.ingress or ()]
-        return tuple(dict.fromkeys(filter(None, found)))
+        entries = self.status.load_balancer.ingress
+        if not entries:
+            return ()
+        found = [address for entry in entries if (address := read_address(entry.ip))]
+        return tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
 
     @property
     def external_addresses(self) -> tuple[Address, ...]:
         """The readable addresses among the first ``spec.externalIPs``, in their order."""
-        first = (self.spec.external_ips or ())[: names.MAX_EXTERNAL_IPS]
-        return tuple(dict.fromkeys(filter(None, map(read_address, first))))
+        listed = self.spec.external_ips
+        if not listed:
+            return ()
+        return tuple(dict.fromkeys(filter(None, map(read_address, listed[: names.MAX_EXTERNAL_IPS]))))
 
     @property
     def selects_kavip(self) -> bool:
@@ -162,7 +167,7 @@ class Service(Wire, frozen=True):
 
         A Service in deletion has in the Snapshot only those that it holds.
         """
-        return self.external_addresses if self.selects_kavip else ()
+        return self.external_addresses if self.spec.external_ips and self.selects_kavip else ()
 
     @property
     def virtual_ips(self) -> tuple[Address, ...]:

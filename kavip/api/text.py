@@ -7,6 +7,8 @@ Control characters could erase what a terminal shows, and bidirectional controls
 
 def one_line(text: str) -> str:
     """*text* as one line of printable characters; the others are escaped."""
+    if text.isprintable() and "  " not in text and text == text.strip():  # the only printable blank is " "
+        return text
     return printable(" ".join(text.split()))
 
 

@@ -2,9 +2,9 @@
 The annotations that ipam reads on a Service: key, parser and meaning. Parsers, webhook and reference share this table.
 """
 
+import dataclasses
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final, Generic, TypeVar
 
@@ -21,18 +21,19 @@ _COUNT: Final = re.compile(r"[1-9][0-9]?\Z", re.ASCII)
 _NAME: Final = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(\.{_LABEL})*\Z")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Annotation(Generic[T]):
     """One annotation: *parse* takes a non-empty value and its field path; *doc* is its text in the reference."""
 
     key: str
     parse: Callable[[str, str], T]
     doc: str
+    field: str = dataclasses.field(init=False)
+    """The field path."""
 
-    @property
-    def field(self) -> str:
-        """The field path."""
-        return annotation_field(self.key)
+    def __post_init__(self) -> None:
+        """Set :attr:`field` once: it is read for each Service."""
+        object.__setattr__(self, "field", annotation_field(self.key))
 
     def read(self, annotations: Mapping[str, str] | None) -> T | None:
         """The parsed value; None if it is absent or empty. Raises :class:`BadInput`."""

@@ -91,8 +91,10 @@ class Record(NamedTuple):
     @property
     def announced(self) -> tuple[Address, ...]:
         """The addresses that were announced before, as far as the message names them."""
-        _, mark, tail = self._split()[0].rpartition(_ANNOUNCED)
-        return _parse(_GROUP.sub("", tail)) if mark and self.reason == Reason.ASSIGNED else ()
+        if self.reason != Reason.ASSIGNED or _ANNOUNCED not in self.message:
+            return ()
+        _, _, tail = self._split()[0].rpartition(_ANNOUNCED)
+        return _parse(_GROUP.sub("", tail))
 
     def with_announced(self, addresses: Sequence[Address]) -> str:
         """The message with *addresses* that were announced before."""

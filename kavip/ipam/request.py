@@ -123,7 +123,7 @@ def read_request(service: Service, *, group: str | None = None) -> tuple[Request
     *group* is the key of the group that serves it, if that is not the declared one (the default group).
     """
     findings: list[Refusal] = []
-    meta, spec = service.metadata, service.spec
+    key, meta, spec = service.key, service.metadata, service.spec
     declared = _take(annotations.GROUP, service, findings) or ""
     record = read_record(service)
     number, most = _count(service, record, findings)
@@ -143,8 +143,9 @@ def read_request(service: Service, *, group: str | None = None) -> tuple[Request
                 "spec.ipFamilyPolicy",
             )
         )
+    is_load_balancer = service.is_load_balancer
     request = Request(
-        key=service.key,
+        key=key,
         namespace=meta.namespace,
         labels=meta.labels or {},
         families=families,
@@ -155,10 +156,10 @@ def read_request(service: Service, *, group: str | None = None) -> tuple[Request
         legacy=legacy,
         pool=_take(annotations.POOL, service, findings) or "",
         group=declared if group is None else group,
-        terms=_terms(service, declared, sharing_key),
+        terms=_terms(service, key, declared, sharing_key),
         reassign=_take(annotations.REASSIGN, service, findings) or False,
-        current=service.ingress_addresses if service.is_load_balancer else (),
-        alien=service.is_load_balancer and _has_alien_entries(service),
+        current=service.ingress_addresses if is_load_balancer else (),
+        alien=is_load_balancer and _has_alien_entries(service),
         record=record,
     )
     if len(request.wanted) < len(wanted):
@@ -266,7 +267,7 @@ def _families(service: Service, wanted: tuple[Address, ...]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(found)) or FAMILIES[:1]
 
 
-def _terms(service: Service, group: str, sharing_key: str | None) -> Terms:
+def _terms(service: Service, key: str, group: str, sharing_key: str | None) -> Terms:
     meta, spec = service.metadata, service.spec
     sharing = None
     if sharing_key is not None and not service.has_foreign_class:
@@ -274,12 +275,13 @@ def _terms(service: Service, group: str, sharing_key: str | None) -> Terms:
         backend = tuple(sorted((spec.selector or {}).items())) if is_local else None
         sharing = SharingTerms(meta.namespace, sharing_key, group, backend)
     ports = frozenset((port.protocol, port.port) for port in spec.ports or ()) if sharing else _NO_PORTS
-    return Terms(service.key, meta.namespace, meta.age_key, sharing, ports, leaving=bool(meta.deletion_timestamp))
+    age = meta.creation_timestamp or YOUNGEST, key
+    return Terms(key, meta.namespace, age, sharing, ports, leaving=bool(meta.deletion_timestamp))
 
 
 def _has_alien_entries(service: Service) -> bool:
     entries = service.status.load_balancer.ingress
-    return entries is not None and any(entry.hostname or not read_address(entry.ip) for entry in entries)
+    return bool(entries) and any(entry.hostname or not read_address(entry.ip) for entry in entries or ())
 
 
 def _without_family(wanted: tuple[Address, ...], request: Request) -> list[Refusal]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kavip import telemetry
 from kavip.api.event import Note, ObjectReference
 from kavip.api.meta import Metadata
-from kavip.api.text import one_line
+from kavip.api.text import one_line, printable
 from kavip.reconcile.plan import ConditionState
 
 HOSTILE = "shop/web\x1b[2J\x1b[1;1H\u202e\u2066\x00\x9b\u2028\r\nFAKE: line\ud800"
@@ -20,11 +20,14 @@ anything = st.text(st.characters())  # all code points, surrogates included
 
 @given(anything)
 @example(HOSTILE)
+@example(" two  blanks and one at the end ")
+@example("one\N{NO-BREAK SPACE}that is no blank")
 def test_every_text_becomes_one_printable_line(text: str) -> None:
     """Only blanks are folded; what is escaped stays readable, and nothing is escaped twice."""
     line = one_line(text)
     assert line.isprintable()
-    assert one_line(line) == line
+    assert line == printable(" ".join(text.split()))
+    assert one_line(line) is line
 
 
 @given(anything)
