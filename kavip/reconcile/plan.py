@@ -91,7 +91,9 @@ class ConditionState:
     def __post_init__(self) -> None:
         """Change the message here, so that the compared message is the written one."""
         message = one_line(self.message[: _LONGEST + 1])
-        object.__setattr__(self, "message", f"{message[:_LONGEST]}..." if len(message) > _LONGEST else message)
+        message = f"{message[:_LONGEST]}..." if len(message) > _LONGEST else message
+        if message is not self.message:
+            object.__setattr__(self, "message", message)
 
     def change(self, stored: Condition | None, metadata: Metadata) -> ConditionChange:
         """How this differs from *stored*, which is on the object with *metadata*."""

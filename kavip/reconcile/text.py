@@ -15,6 +15,8 @@ def left_out(interface: str, nodes: Sequence[str]) -> str:
 
 def few(texts: Sequence[str]) -> str:
     """*texts* for a message: the first ones by name, the rest counted."""
+    if len(texts) == 1:
+        return texts[0]
     rest = len(texts) - _NAMED
     return ", ".join(texts[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 

@@ -29,8 +29,8 @@ def choose_group(
     """
     if not is_candidate(service):
         return None
-    if service.declared_group:
-        return service.declared_group
+    if declared := service.declared_group:
+        return declared
     is_of_class = service.spec.load_balancer_class == names.LOAD_BALANCER_CLASS
     chosen = read_record(service).group
     if chosen and is_served_by(chosen, service):

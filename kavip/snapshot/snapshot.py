@@ -294,9 +294,9 @@ class Snapshot:
 
     def memory(self, group: str) -> Memory:
         """Where calculations for *group* keep results for the next decision; nothing is kept without the group."""
-        if self.any_group(group) is None:
-            return KEEPS_NOTHING
-        return self._memories.setdefault(group, Memory())
+        if (found := self._memories.get(group)) is not None:
+            return found
+        return self._memories.setdefault(group, Memory()) if self.any_group(group) else KEEPS_NOTHING
 
     def namespace_labels(self, name: str) -> dict[str, str]:
         """The labels of namespace *name*; none if it is unknown."""
@@ -366,17 +366,18 @@ class Snapshot:
 
     def group_nodes(self, group: KeepalivedGroup) -> tuple[Node, ...]:
         """The nodes on which the group's DaemonSet runs, sorted by name."""
-        return self._nodes_of(group).nodes
+        return self.placed(group).nodes
 
     def ready_nodes(self, group: KeepalivedGroup) -> tuple[str, ...]:
         """The names of those nodes that are ready."""
-        return self._nodes_of(group).ready
+        return self.placed(group).ready
 
     def keeping_nodes(self, group: KeepalivedGroup) -> frozenset[str]:
         """The names of the nodes on which an existing pod stays, even if no new one may be scheduled there."""
-        return self._nodes_of(group).keeping
+        return self.placed(group).keeping
 
-    def _nodes_of(self, group: KeepalivedGroup) -> GroupNodes:
+    def placed(self, group: KeepalivedGroup) -> GroupNodes:
+        """All three at once."""
         stored = self.any_group(group.key)
         is_stored = stored is not None and stored.spec is group.spec
         return self._group_nodes.of(group.spec) if is_stored else self._group_nodes.compute(group.spec)

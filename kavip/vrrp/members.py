@@ -145,12 +145,21 @@ def lacking_of(peers: Iterable[Peer], interfaces: Collection[str]) -> frozenset[
     return frozenset(peer.name for peer in peers if not peer.lacking.isdisjoint(interfaces))
 
 
-def member_of(service: Service, group: KeepalivedGroup, interface_of: InterfaceOf = no_interface) -> Member:
-    """*service* as a member of *group*; *interface_of* says where its addresses live."""
+def member_of(
+    service: Service,
+    group: KeepalivedGroup,
+    interface_of: InterfaceOf = no_interface,
+    *,
+    vips: tuple[Address, ...] | None = None,
+) -> Member:
+    """
+    *service* as a member of *group*; *interface_of* says where its addresses live.
+
+    *vips*: those that it should have, if they are not the ones that it has (:func:`served`).
+    """
     found = verbatim_of(service, group.spec)
-    problem = verbatim.summary(found.refusals)
-    ingress = service.ingress_addresses if service.is_load_balancer else ()
-    addresses = served((*ingress, *service.validated_external_ips))
+    problem = verbatim.summary(found.refusals) if found.refusals else None
+    addresses = served_of(service) if vips is None else vips
     places = [(each, place) for each in addresses if (place := interface_of(each))]
     return Member(
         key=service.key,
@@ -179,15 +188,23 @@ def verbatim_of(service: Service, spec: GroupSpec | None) -> verbatim.VerbatimRe
     itself, so any name may be it. Then ``track_interface`` may name only the group's interfaces, which are not
     rendered, even where the group allows others.
     """
+    text = service.metadata.annotation(VERBATIM_ANNOTATION)
+    if not text:
+        return verbatim.NO_LINES
     allowed = set(spec.allow_verbatim or ()) if spec else set()
     if spec and spec.interface_from_ip:
         allowed.discard("track_interface")
-    text = service.metadata.annotation(VERBATIM_ANNOTATION)
     found = verbatim.read_service(text, allowed=allowed, interfaces=interfaces_of(spec) if spec else None)
     if service.is_local and any(line.keyword == "nopreempt" for line in found.lines):
         refusal = Refusal.of(Reason.INVALID_VERBATIM, BadInput(verbatim.FIELD, "nopreempt", _FOLLOWS))
         return replace(found, refusals=(*found.refusals, refusal))
     return found
+
+
+def served_of(service: Service) -> tuple[Address, ...]:
+    """The VIPs that *service* has: those in its status, and its validated external IPs."""
+    ingress = service.ingress_addresses if service.is_load_balancer else ()
+    return served((*ingress, *service.validated_external_ips))
 
 
 def served(vips: Iterable[Address]) -> tuple[Address, ...]:

@@ -36,7 +36,8 @@ class VerbatimResult:
     warnings: tuple[str, ...] = ()
 
 
-_NONE: Final = VerbatimResult()
+NO_LINES: Final = VerbatimResult()
+"""The result of an absent annotation."""
 
 
 def summary(refusals: Iterable[Refusal]) -> Refusal | None:
@@ -60,7 +61,7 @@ def read_service(
     an interface that a node does not have stops the whole daemon, so a Service may name only those of its group.
     """
     if not text.strip():
-        return _NONE
+        return NO_LINES
     wanted = _json_object(text)
     if isinstance(wanted, BadInput):
         return VerbatimResult(refusals=(Refusal.of(Reason.INVALID_VERBATIM, wanted),))

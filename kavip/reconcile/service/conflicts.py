@@ -104,9 +104,11 @@ def with_announced(found: AddressAssignment, service: Service, *, advertised: st
 
     *advertised*: the reason of that condition from now on.
     """
+    if advertised in _ANNOUNCED or found.state.reason != Reason.ASSIGNED:
+        return found
     announced = announced_addresses(service)
-    kept = tuple(each for each in found.addresses if each in announced)
-    if not kept or advertised in _ANNOUNCED or found.state.reason != Reason.ASSIGNED:
+    kept = tuple(each for each in found.addresses if each in announced) if announced else ()
+    if not kept:
         return found
     message = Record(found.state.reason, found.state.message).with_announced(kept)
     return replace(found, state=replace(found.state, message=message))

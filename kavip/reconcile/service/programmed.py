@@ -103,7 +103,7 @@ def _not_too_many(vips: ServiceVIPs) -> Refusal | None:
 
 def _external_ips_validated(vips: ServiceVIPs) -> Refusal | None:
     """Admission does not see plain Services, so they are stored with any external IPs."""
-    if vips.service.selects_kavip or not vips.service.external_addresses:
+    if not vips.service.external_addresses or vips.service.selects_kavip:
         return None
     message = (
         "spec.externalIPs are not served, because admission has not validated them: annotate the Service with "

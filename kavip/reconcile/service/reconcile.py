@@ -97,7 +97,8 @@ def _serve(
     options: ReconcileOptions,
 ) -> ServicePlan:
     """The plan of a Service that *group* serves, or would serve if there were such a group."""
-    record, removal = observed.records.group(group), observed.records.removals.get(service.key)
+    key, record = service.key, observed.records.group(group)
+    removal = observed.records.removals.get(key)
     serving = ServingGroup.of(snapshot, group, observed)
     mastership = serving.mastership(observed)
     assignment, given_up = None, addresses_given_up(snapshot, service, group, mastership)
@@ -106,10 +107,9 @@ def _serve(
             snapshot, service, group, options=options, removal=removal, now=now, avoided=given_up.now
         )
         assignment = allocation.with_recorded_group(found, service, group)
-    excluded = record.excluded.get(service.key)
-    problems = {service.key: excluded} if excluded else None
+    problems = {key: record.excluded[key]} if key in record.excluded else None
     vips = ServiceVIPs.of(service, assignment.addresses if assignment else (), serving, problems=problems)
-    advertised, unconfirmed = advertised_state(vips, mastership), record.unconfirmed.get(service.key)
+    advertised, unconfirmed = advertised_state(vips, mastership), record.unconfirmed.get(key)
     confirmed = throttle.confirmed_state(service, advertised, unconfirmed, mastership)
     desired = _Desired(assignment, programmed_state(vips), advertised, confirmed)
     plan = _difference(service, desired, record, now=now, probed_from=observed.agents.probed_from)
@@ -130,7 +130,7 @@ def _difference(
     if throttle.is_programmed_due(service, programmed, record, now=now, probed_from=probed_from):
         states[ConditionType.SERVICE_PROGRAMMED] = programmed
     addresses = _changed_addresses(service, assignment)
-    deletions = condition_deletions(service, () if assignment else (ConditionType.ADDRESS_ASSIGNED,))
+    deletions = [] if assignment else condition_deletions(service, (ConditionType.ADDRESS_ASSIGNED,))
     is_urgent = bool(addresses or deletions) or (bool(states) and not throttle.is_rewording(service, states))
     if advertised := _due_advertised(service, desired, is_urgent=is_urgent):
         assignment = _recorded(service, desired, advertised.reason)
@@ -148,9 +148,7 @@ def _difference(
         claims=assignment.addresses if assignment and addresses else None,
         waits=assignment.waits if assignment else None,
         unmet=assignment.state.reason if assignment and assignment.state.status == "False" else "",
-        requeue_after=min(
-            (each for each in (requeue, _next_rewrite(assignment, now)) if each is not None), default=None
-        ),
+        requeue_after=_next_requeue(requeue, assignment, now),
         removal=assignment.removal if assignment else None,
         is_rewording=is_rewording,
     )
@@ -194,11 +192,12 @@ def _is_undecided(service: Service, desired: _Desired) -> bool:
     return desired.confirmed is None and throttle.stored_condition(service, ConditionType.ADVERTISED) is not None
 
 
-def _next_rewrite(assignment: AddressAssignment | None, now: datetime) -> float | None:
-    """After how many seconds addresses that another controller removed are written again."""
+def _next_requeue(count: float | None, assignment: AddressAssignment | None, now: datetime) -> float | None:
+    """After how many seconds: for the next *count* of nodes, or to write what another controller removed."""
     if assignment is None or assignment.removal is None or assignment.addresses:
-        return None
-    return allocation.seconds_until_rewrite(assignment.removal, now)
+        return count
+    rewrite = allocation.seconds_until_rewrite(assignment.removal, now)
+    return rewrite if count is None else min(count, rewrite)
 
 
 # --- Events -----------------------------------------------------------------------------------------------------------
@@ -206,6 +205,8 @@ def _events(
     service: Service, states: dict[ConditionType, ConditionState], assignment: AddressAssignment | None
 ) -> tuple[Notice, ...]:
     """One Event for each changed reason, and for changed addresses."""
+    if not states and not (assignment and assignment.change):
+        return ()
     shown = {ConditionType.ADDRESS_ASSIGNED: assignment.state, **states} if assignment else states
     return tuple(
         _event(state, assignment if kind is ConditionType.ADDRESS_ASSIGNED else None)

@@ -3,7 +3,7 @@ The VIPs of one Service and the group that serves them: what its conditions are 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kavip import names
 from kavip.api.address import Address
@@ -18,6 +18,7 @@ from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.observed.readynodes import ReadyNodes
 from kavip.snapshot import Snapshot
 from kavip.vrrp import members
+from kavip.vrrp.sharding import shard_count, shard_of
 from kavip.vrrp.units import UnitBuilder
 
 
@@ -43,8 +44,9 @@ class ServingGroup:
         if group is None:
             return cls(snapshot, key, None, has_nodes=False, ready=ReadyNodes(), states=states)
         # A node that is down would keep every new Service pending for as long as it takes to repair it.
-        ready = ReadyNodes.of(snapshot.ready_nodes(group), states, snapshot.memory(key))
-        return cls(snapshot, key, group, bool(snapshot.group_nodes(group)), ready, states)
+        placed = snapshot.placed(group)
+        ready = ReadyNodes.of(placed.ready, states, snapshot.memory(key))
+        return cls(snapshot, key, group, bool(placed.nodes), ready, states)
 
     @property
     def has_free_router_id(self) -> bool:
@@ -142,9 +144,10 @@ def problem_of(service: Service, vips: tuple[Address, ...], serving: ServingGrou
     group = serving.group
     if group is None:
         return None
-    member = members.member_of(service, group, serving.snapshot.interface_of)
-    if member.addresses != vips:
-        member = replace(member, addresses=vips)
-    builder = UnitBuilder(group, (), group.status.router_ids or {})
+    member = members.member_of(service, group, serving.snapshot.interface_of, vips=vips)
+    router_ids, unit = group.status.router_ids or {}, shard_of(member.key, shard_count(group)) or member.key
+    if member.is_plain and not member.interfaces and unit in router_ids:
+        return None  # most Services
+    builder = UnitBuilder(group, (), router_ids)
     builder.add_member(member)
     return member.problem or builder.problems.get(service.key)  # first what the owner of the Service can correct
