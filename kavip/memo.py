@@ -59,6 +59,10 @@ def index_of(ordered: Sequence[Any], item: object) -> int:
     return at
 
 
+def _itself(value: R) -> R:
+    return value
+
+
 class Memory:
     """The last results of functions, by function and name. Without it, and after any loss, only time is lost."""
 
@@ -81,6 +85,10 @@ class Memory:
         result: R = before[1] if before and before[0] == arguments else function(*arguments)
         self._keep(function, name, arguments, result)
         return result
+
+    def same(self, name: Hashable, value: R) -> R:
+        """*value*, or the one of the last call if that is equal: results that depend on it are found by identity."""
+        return self.last(_itself, name, value)
 
     def follow(
         self,

@@ -38,6 +38,15 @@ def test_a_function_is_called_again_only_for_other_arguments() -> None:
     assert counter.calls == ["a", "b", "a", "c", "a"]
 
 
+def test_equal_values_are_one_object() -> None:
+    """The newest value counts; a memory that keeps nothing returns what it gets."""
+    memory, first, equal, other = Memory(), (1, [2]), (1, [2]), (1, [3])
+    assert memory.same("a", first) is memory.same("a", equal) is first
+    assert memory.same("a", other) is other
+    assert memory.same("a", equal) is equal
+    assert KEEPS_NOTHING.same("a", first) is first
+
+
 def test_functions_do_not_share_results() -> None:
     """The same name and arguments give each function its own result, and each memory keeps its own."""
     memory = Memory()

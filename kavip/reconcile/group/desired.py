@@ -196,9 +196,9 @@ def _participants(
     placed = placed_units(group, existing.published, running.values(), states, contacts=contacts, is_settled=settled)
     homes = {seed_of(group.key, unit): node for unit, node in placed.homes.items()}
     lacking = lacking_interfaces(_pool_interfaces(members, existing), states, existing.running)
-    every = (*nodes, *leaving)
-    peers = next_peers(every, status, seeds=seeds, homes=homes, spec=group.spec, lacking=lacking)
-    is_rolling = not is_final(peers, every, status, group.spec, lacking)
+    every, memory = (*nodes, *leaving), members.memory
+    peers = next_peers(every, status, seeds=seeds, homes=homes, spec=group.spec, lacking=lacking, memory=memory)
+    is_rolling = not is_final(peers, every, status, group.spec, lacking, memory)
     candidates = candidates_of(turns_of(peers), states, contacts)
     return _Participants(nodes, leaving, dead, placed, peers, candidates, is_rolling)
 

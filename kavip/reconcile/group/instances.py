@@ -2,11 +2,12 @@
 ``status.instances`` and ``status.virtualIPs`` of a group: which node is master, by the answers of the agents.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kavip.api.address import Address
+from kavip.api.cluster import Node
 from kavip.api.group import GroupVirtualIPStatus, InstanceStatus, KeepalivedGroup
 from kavip.names import Reason
 from kavip.reconcile.group.desired import Desired
@@ -26,6 +27,9 @@ class _Master:
 
     node: str
     state: str
+
+
+_UNKNOWN_MASTER: Final = _Master("", Reason.UNKNOWN)
 
 
 class MasterDoubts(NamedTuple):
@@ -70,11 +74,6 @@ def instances_of(
 
     The master of before stays during a fail-over, but not where every node lacks an interface of the instance.
     """
-    worst: dict[str, str] = {}
-    for node in desired.nodes:
-        state = mastership.states.get(node.metadata.name)
-        for each in state.instances if state else ():
-            worst[each.name] = min(each.state, worst.get(each.name, each.state), key=_rank)
     impossible = _impossible(mastership)
     before = {
         each.name: _Master(each.node, each.state)
@@ -82,13 +81,28 @@ def instances_of(
         if each.name not in impossible
     }
     model = desired.configuration.model
-    result = []
-    for instance in model.instances[:_MOST] if model else ():
-        fallback = _Master("", worst.get(instance.name, ""))
-        name = f"instance {instance.name}"
-        master = _master(mastership, instance.name, doubts.get(name), before.get(instance.name, fallback))
-        result.append(_instance(instance, fallback if master.state in throttle.UNCERTAIN else master))
-    return result
+    instances = model.instances[:_MOST] if model else ()
+    masters = {
+        each.name: _master(
+            mastership, each.name, doubts.get(f"instance {each.name}"), before.get(each.name, _UNKNOWN_MASTER)
+        )
+        for each in instances
+    }
+    unknown = frozenset(name for name, master in masters.items() if master.state in throttle.UNCERTAIN)
+    if unknown:
+        worst = _worst_states(desired.nodes, mastership)
+        masters.update({name: _Master("", worst.get(name, "")) for name in unknown})
+    return [_instance(each, masters[each.name]) for each in instances]
+
+
+def _worst_states(nodes: Iterable[Node], mastership: Mastership) -> Mapping[str, str]:
+    """By instance, the worst state that one of *nodes* reports."""
+    worst: dict[str, str] = {}
+    for node in nodes:
+        state = mastership.states.get(node.metadata.name)
+        for each in state.instances if state else ():
+            worst[each.name] = min(each.state, worst.get(each.name, each.state), key=_rank)
+    return worst
 
 
 def _impossible(mastership: Mastership) -> frozenset[str]:
@@ -109,8 +123,8 @@ def virtual_ips_of(
     before = {each.address: _Master(each.node, each.state) for each in group.status.virtual_ips or ()}
     result = []
     for address in group.virtual_ips:
-        unknown = before.get(str(address), _Master("", Reason.UNKNOWN))
-        master = _master(mastership, address, doubts.get(f"VIP {address}"), unknown)
+        last = before.get(str(address), _UNKNOWN_MASTER)
+        master = _master(mastership, address, doubts.get(f"VIP {address}"), last)
         result.append(GroupVirtualIPStatus(address=str(address), node=master.node, state=master.state))
     return result
 

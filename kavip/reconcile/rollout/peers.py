@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 from kavip.api.address import BITS, Address
 from kavip.api.cluster import Node, Pod
 from kavip.api.group import GroupSpec, KeepalivedGroup
+from kavip.memo import KEEPS_NOTHING, Memory
 from kavip.reconcile.observed.agentstates import AgentStates
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import age
@@ -119,15 +120,17 @@ def next_peers(
     homes: Mapping[str, str] = NO_HOMES,
     spec: GroupSpec = _DEFAULTS,
     lacking: Lacking = NOTHING_LACKING,
+    memory: Memory = KEEPS_NOTHING,
 ) -> tuple[Peer, ...]:
     """
     The peers of the next text, by name: *nodes* as far as they may join, leave or move now.
 
     *seeds* are the strings from which the priorities of the group's instances are derived, *homes* the homes of some of
     them. *spec* is the group's, which says which nodes it prefers, and what drains one. A node that leaves stays
-    drained, but is not preferred any more. *lacking*: by node, the interfaces that it lacks.
+    drained, but is not preferred any more. *lacking*: by node, the interfaces that it lacks. *memory*: of the group.
     """
-    final, running = _final_peers(nodes, status, spec, lacking), status.running
+    running = status.running
+    final = memory.last(_final_peers, "", tuple(nodes), running, spec, lacking)
     if not running.listed:
         return tuple(final[name] for name in sorted(final))
     is_complete = status.is_complete(name for name, peer in final.items() if peer.ipv4 or peer.ipv6)
@@ -136,10 +139,11 @@ def next_peers(
         known = {name for name, peer in final.items() if name in listed or _is_accepted(peer, running)}
         order = _Order(homes, levels_of(final.values()), behind_of(final.keys(), turns_of(final.values())))
         listed = _next_listed(listed, known | (listed & status.pods), seeds, order)
-    return tuple(
+    peers = tuple(
         _peer(name, final.get(name), running, is_listed=name in listed, is_complete=is_complete)
         for name in sorted(listed | final.keys())
     )
+    return memory.same("peers", peers)
 
 
 def is_final(
@@ -148,9 +152,11 @@ def is_final(
     status: RolloutStatus,
     spec: GroupSpec = _DEFAULTS,
     lacking: Lacking = NOTHING_LACKING,
+    memory: Memory = KEEPS_NOTHING,
 ) -> bool:
     """Whether *peers* are the final state of *nodes*, of a group with *spec*."""
-    return sorted(_final_peers(nodes, status, spec, lacking).values(), key=_NAME) == sorted(peers, key=_NAME)
+    final = memory.last(_final_peers, "", tuple(nodes), status.running, spec, lacking)
+    return sorted(final.values(), key=_NAME) == sorted(peers, key=_NAME)
 
 
 def _is_overdue(pod: Pod, now: datetime) -> bool:
@@ -172,14 +178,15 @@ def _is_behind(node: str, group: str, config_hash: str, agents: AgentStates) -> 
     return contact is None or agents.at - contact.last <= PATIENCE
 
 
-def _final_peers(nodes: Iterable[Node], status: RolloutStatus, spec: GroupSpec, lacking: Lacking) -> dict[str, Peer]:
+def _final_peers(
+    nodes: tuple[Node, ...], running: RunningNodes, spec: GroupSpec, lacking: Lacking
+) -> Mapping[str, Peer]:
     """
     The final participation of the nodes, by name.
 
     A node keeps its current source address while it has that address. The order in which a cloud provider lists
     addresses does not matter, nor does an API server that reports none for a while.
     """
-    running, nodes = status.running, tuple(nodes)
     drained = drained_among(nodes, spec, running.drained)
     return {
         (name := node.metadata.name): Peer(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from kavip.api.address import parse_address
 from kavip.api.cluster import Node
+from kavip.memo import Memory
 from kavip.reconcile.observed.agentstates import AgentStates, Contact, NodeState
 from kavip.reconcile.observed.objects import OwnedObjects
 from kavip.reconcile.observed.observed import Observed
@@ -98,6 +99,20 @@ def test_a_new_node_is_a_peer_before_it_sends() -> None:
     assert next_peers(nodes("n1", "n2", "n3"), late, seeds=SEEDS) == held
     ready = status(first, n1=first.hash, n2=first.hash, n3="")
     assert next_peers(nodes("n1", "n2", "n3"), ready, seeds=SEEDS) == tuple(map(peer_of, nodes("n1", "n2", "n3")))
+
+
+def test_peers_are_computed_once_until_a_node_or_the_text_changes() -> None:
+    """With many nodes that is most of a plan; a plan of the same nodes has the same objects."""
+    memory, found = Memory(), nodes("n1", "n2")
+    two = text_of([peer_of(each) for each in found])
+    ready = status(two, n1=two.hash, n2=two.hash)
+    peers = next_peers(found, ready, seeds=SEEDS, memory=memory)
+    assert is_final(peers, found, ready, memory=memory)
+    assert next_peers(found, ready, seeds=SEEDS, memory=memory) is peers
+    moved = [found[0], build.node("n2", "192.0.2.99")]
+    assert not is_final(peers, moved, ready, memory=memory)
+    assert next_peers(moved, ready, seeds=SEEDS, memory=memory) == next_peers(moved, ready, seeds=SEEDS)
+    assert next_peers(found, ready, seeds=SEEDS, memory=memory) == peers
 
 
 def test_a_node_that_leaves_stays_a_peer_until_its_pod_has_ended() -> None:
