@@ -198,7 +198,7 @@ def _participants(
     lacking = lacking_interfaces(_pool_interfaces(members, existing), states, existing.running)
     every, memory = (*nodes, *leaving), members.memory
     peers = next_peers(every, status, seeds=seeds, homes=homes, spec=group.spec, lacking=lacking, memory=memory)
-    is_rolling = not is_final(peers, every, status, group.spec, lacking, memory)
+    is_rolling = not is_final(peers, every, status, group.spec, lacking=lacking, memory=memory)
     candidates = candidates_of(turns_of(peers), states, contacts)
     return _Participants(nodes, leaving, dead, placed, peers, candidates, is_rolling)
 

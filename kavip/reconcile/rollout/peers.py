@@ -151,6 +151,7 @@ def is_final(
     nodes: Iterable[Node],
     status: RolloutStatus,
     spec: GroupSpec = _DEFAULTS,
+    *,
     lacking: Lacking = NOTHING_LACKING,
     memory: Memory = KEEPS_NOTHING,
 ) -> bool:
