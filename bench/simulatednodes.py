@@ -26,7 +26,7 @@ from kavip.agent.report.state import encode
 from kavip.api.agent import VIPS_BY_HASH, AgentState, Capability, InstanceReport, KeepalivedReport, by_hash
 from kavip.memo import Memory
 from kavip.reconcile.observed.agentstates import BACKUP, MASTER
-from kavip.vrrp.compact import in_full
+from kavip.vrrp.packed import in_full
 from kavip.vrrp.running import running_instances
 
 PATIENCE: Final = 120.0
@@ -81,7 +81,7 @@ class Version:
             config_hash=agent["configHash"],
             wanted_hash=agent["configHash"],
             keepalived=KeepalivedReport(running=True),
-            capabilities=(Capability.COMPACT_TEXT,),
+            capabilities=(Capability.COMPACT_TEXT, Capability.PACKED_TEXT),
             instances=tuple(
                 InstanceReport(
                     name=name,

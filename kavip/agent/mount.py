@@ -7,7 +7,6 @@ they always belong together.
 
 import os
 import re
-import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -17,8 +16,9 @@ from kavip.agent.config.model import ConflictDetection, MountedConfig, NextConfi
 from kavip.api.agent import ProblemCode
 from kavip.api.agentconfig import AgentConfig, decode_config
 from kavip.api.spans import read_spans
-from kavip.vrrp import operatorconfig
-from kavip.vrrp.compact import Unreadable, expand
+from kavip.vrrp import compact, operatorconfig
+from kavip.vrrp.compact import Unreadable
+from kavip.vrrp.packed import decompressed, expand
 
 _MAX_BYTES: Final = 1 << 20  # of a ConfigMap
 _MAX_PASSWORD: Final = 64
@@ -82,7 +82,7 @@ def read(config_dir: Path, passwords: PasswordFiles) -> MountedConfig | RefusedC
         return RefusedConfig(ProblemCode.MOUNT_INVALID, message)
     text = expand(files.text)
     if isinstance(text, Unreadable):
-        message = f"{names.CONFIG_KEY} in the ConfigMap is compact, and {text.message}"
+        message = f"{names.CONFIG_KEY} in the ConfigMap cannot be read: {text.message}"
         return RefusedConfig(ProblemCode.MOUNT_INVALID, message)
     current = MountedConfig(
         text=text,
@@ -145,11 +145,9 @@ def _password_name(path: str, renewals: int) -> str:
 
 
 def _next_text(content: bytes) -> str | None:
-    try:
-        found = expand(zlib.decompressobj(wbits=31).decompress(content, _MAX_BYTES).decode())
-    except (zlib.error, UnicodeDecodeError):
-        return None
-    return None if isinstance(found, Unreadable) else found
+    found = decompressed(content)
+    text = found if isinstance(found, Unreadable) else compact.expand(found)
+    return None if isinstance(text, Unreadable) else text
 
 
 def _read_files(config_dir: Path) -> _Files:

@@ -53,7 +53,7 @@ def read_address(text: str) -> Address | None:
     return _read(text) if len(text) <= _MAX_LENGTH else None  # longer texts must not fill the cache
 
 
-MOST_READ: Final = 1 << 16
+MOST_READ: Final = 1 << 17
 """
 Addresses whose texts are remembered: more than the VIPs of the largest groups.
 

@@ -33,7 +33,7 @@ LONG_LIST: Final = 64
 """Such a client gets hashes instead of lists that are longer; both ends must have the same number."""
 
 _MOST: Final = 1024  # entries of a list; a daemon runs 510 instances at most
-_MOST_VIPS: Final = 1 << 16  # in all; a ConfigMap has room for half of them
+_MOST_VIPS: Final = 1 << 17  # in all; the longest text has 80,000
 
 T = TypeVar("T")
 _Many = Annotated[tuple[T, ...], Meta(max_length=_MOST)]
@@ -108,6 +108,8 @@ class Capability(_Extensible):
 
     COMPACT_TEXT = "CompactText"
     """It reads a configuration in the compact notation."""
+    PACKED_TEXT = "PackedText"
+    """It reads a packed one."""
     OTHER = "Other"
     """A capability of a later version of kavip."""
 

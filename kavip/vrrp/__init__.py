@@ -22,6 +22,7 @@ of the text follows from that. The modules, in the order of the data:
   :mod:`kavip.vrrp.tracking`;
 * :mod:`~kavip.vrrp.config`: the model as the text of ``keepalived.conf``; :mod:`kavip.vrrp.nodelines`: other nodes in
   such a text; :mod:`kavip.vrrp.compact`: the text without the lines for nodes that its instances repeat;
+  :mod:`kavip.vrrp.packed`: its gzip;
 * :mod:`~kavip.vrrp.configtemplate`, :mod:`kavip.vrrp.addedlines`: a user's template of that text, and the lines that
   it adds;
 * :mod:`~kavip.vrrp.identity`, :mod:`kavip.vrrp.running`, :mod:`kavip.vrrp.staging`: what all nodes must agree on, what

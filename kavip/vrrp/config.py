@@ -9,7 +9,7 @@ word, a brace, a comment, a macro or a new line.
 import hashlib
 import re
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final, NamedTuple
@@ -23,6 +23,7 @@ from kavip.memo import KEEPS_NOTHING, Change, Memory, index_of
 from kavip.names import Reason
 from kavip.vrrp.compact import MOST_EXPANDED, encode
 from kavip.vrrp.instances import Instance, Model
+from kavip.vrrp.packed import MOST_UNPACKED, pack
 from kavip.vrrp.priorities import UNLISTED
 from kavip.vrrp.tracking import TRACK_DIR
 from kavip.vrrp.virtualips import VirtualIP
@@ -34,8 +35,10 @@ LARGE: Final = 1 << 16
 """Bytes of a text from which on the compact notation is worth it."""
 REPEATED: Final = 2_000
 """The lines for single nodes that such a text has: about as many bytes. The lines of VIPs stay as they are."""
+LONG: Final = 1 << 17
+"""Bytes from which on a text is packed: the compact one, if it is compact."""
 _SMALLER: Final = 0.75
-"""A text in the compact notation returns to the full one below this part of both."""
+"""A text leaves a notation below this part of what makes it worth it."""
 
 REMEDY: Final = "use instances.mode Shared, several groups, or a nodeSelector that picks fewer nodes"
 
@@ -53,16 +56,26 @@ class _Lines(str):
 _MADE: Final = frozenset({int, Address, VirtualIP, _Lines})  # their text is made by kavip
 
 
-class Notation(Enum):
-    """When a text is written in the compact notation (:mod:`kavip.vrrp.compact`)."""
+class Use(Enum):
+    """When a text is written in a notation."""
 
-    FULL = auto()
-    """Never: not every agent is known to read it."""
-    COMPACT_IF_LARGE = auto()
-    COMPACT_UNLESS_SMALL = auto()
-    """It is in the compact notation already."""
-    COMPACT_IF_NEEDED = auto()
+    NEVER = auto()
+    """Not every agent is known to read it."""
+    IF_LARGE = auto()
+    UNLESS_SMALL = auto()
+    """It is in that notation already."""
+    IF_NEEDED = auto()
     """Where a ConfigMap cannot hold it otherwise. An agent that cannot read it keeps what it runs."""
+
+
+class Notations(NamedTuple):
+    """When a text is *compact* (:mod:`kavip.vrrp.compact`), and when *packed* (:mod:`kavip.vrrp.packed`)."""
+
+    compact: Use = Use.NEVER
+    packed: Use = Use.NEVER
+
+
+IN_FULL: Final = Notations()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +86,7 @@ class Target:
     *agent_bytes*: the bytes in the agent's key that belong to the text.
     """
 
-    notation: Notation = Notation.FULL
+    notations: Notations = IN_FULL
     agent_bytes: int = 0
 
 
@@ -85,31 +98,36 @@ class Config:
     """
     A rendered configuration; *hash* identifies it everywhere.
 
-    *content*: the text as a ConfigMap for *target* has it. *oversized* is set if none can hold it.
+    *content*: the text as a ConfigMap for *target* has it, before it is packed if *is_packed*. *oversized* is set if
+    none can hold it.
     """
 
     text: str
     hash: str
     content: str
     target: Target = PLAIN
+    is_packed: bool = False
     oversized: Refusal | None = None
 
     @property
     def size(self) -> int:
         """Its bytes in a ConfigMap."""
-        return len(self.content) + self.target.agent_bytes
+        return len(pack(self.content) if self.is_packed else self.content) + self.target.agent_bytes
 
     @property
     def excess(self) -> float:
         """How many times it is as large as it may be."""
-        return max(self.size / MOST_BYTES, len(self.text) / MOST_EXPANDED)
+        unpacked = len(self.content) / MOST_UNPACKED if self.is_packed else 0.0
+        return max(self.size / MOST_BYTES, unpacked, len(self.text) / MOST_EXPANDED)
 
     @property
     def need(self) -> str:
         """What it needs, and what there is, in words."""
-        if self.size <= MOST_BYTES:
-            return f"{len(self.text):,} bytes in full, and an agent reads {MOST_EXPANDED:,}"
-        return f"{self.size:,} bytes, and a ConfigMap holds {MOST_BYTES:,}"
+        if self.size > MOST_BYTES:
+            return f"{self.size:,} bytes, and a ConfigMap holds {MOST_BYTES:,}"
+        if self.is_packed and len(self.content) > MOST_UNPACKED:
+            return f"{len(self.content):,} bytes unpacked, and an agent reads {MOST_UNPACKED:,}"
+        return f"{len(self.text):,} bytes in full, and an agent reads {MOST_EXPANDED:,}"
 
 
 def render(model: Model, target: Target = PLAIN, *, memory: Memory = KEEPS_NOTHING) -> Config:
@@ -122,18 +140,30 @@ def render(model: Model, target: Target = PLAIN, *, memory: Memory = KEEPS_NOTHI
     parts = [("", _HEAD.render(model=model, track_dir=TRACK_DIR)), *blocks]
     text = "".join([part for _, part in parts])
     content = encode(parts, memory) if _is_compact(model, text, target) else ""
-    found = Config(text, hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH], content or text, target)
+    config_hash = hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH]
+    found = Config(text, config_hash, content or text, target, _is_packed(content or text, target))
     return replace(found, oversized=_oversized(model, found)) if found.excess > 1 else found
 
 
 def _is_compact(model: Model, text: str, target: Target) -> bool:
-    match target.notation:
-        case Notation.COMPACT_IF_LARGE:
-            return is_large(model, text)
-        case Notation.COMPACT_UNLESS_SMALL:
-            return is_large(model, text, part=_SMALLER)
-        case Notation.COMPACT_IF_NEEDED:
-            return len(text) + target.agent_bytes > MOST_BYTES
+    use = target.notations.compact
+    is_needed = len(text) + target.agent_bytes > MOST_BYTES
+    return _is_used(use, is_needed, lambda part: is_large(model, text, part=part))
+
+
+def _is_packed(content: str, target: Target) -> bool:
+    is_needed = len(content) + target.agent_bytes > MOST_BYTES
+    return _is_used(target.notations.packed, is_needed, lambda part: len(content) > LONG * part)
+
+
+def _is_used(use: Use, is_needed: bool, is_worth: Callable[[float], bool]) -> bool:
+    match use:
+        case Use.IF_LARGE:
+            return is_worth(1.0)
+        case Use.UNLESS_SMALL:
+            return is_worth(_SMALLER)
+        case Use.IF_NEEDED:
+            return is_needed
     return False
 
 

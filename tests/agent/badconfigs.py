@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from kavip.vrrp import packed
 from kavip.vrrp.compact import MARKER
 from tests.vrrp.triedinputs import CASES
 
@@ -135,6 +136,10 @@ MOUNTS: Final[dict[str, Damage]] = {
     "a text that lost its last byte": _cut,
     "an empty text": _write("keepalived.conf", b""),
     "a compact text without the lines above": _write("keepalived.conf", f"{MARKER}    $unicast_src_ip\n".encode()),
+    "a packed text that is no base64": _write("keepalived.conf", f"{packed.MARKER}no base64\n".encode()),
+    "a packed text that was cut": _write("keepalived.conf", packed.pack("global_defs {\n}\n" * 99)[:-9].encode()),
+    "a packed text that unpacks to megabytes": _write("keepalived.conf", packed.pack("#" * (8 << 20)).encode()),
+    "a text that is packed twice": _write("keepalived.conf", packed.pack(packed.pack("global_defs {\n}\n")).encode()),
     "bytes that are no text": _write("keepalived.conf", bytes(range(256))),
     "UTF-16": _write("keepalived.conf", "global_defs {\n}\n".encode("utf-16")),
     "a text of more than a ConfigMap holds": _write("keepalived.conf", b"# filler\n" * 400_000),

@@ -17,6 +17,7 @@ from kavip.vrrp.compact import encode
 from kavip.vrrp.config import render
 from kavip.vrrp.instances import model_of
 from kavip.vrrp.members import Member, Peer
+from kavip.vrrp.packed import pack, unpacked
 from tests.support.build import group
 
 PASSWORD = "s3cr3t_9"
@@ -60,6 +61,11 @@ def compact(text: str) -> str:
     return found
 
 
+def packed(text: str) -> str:
+    """*text*, of several instances, compact and packed."""
+    return pack(compact(text))
+
+
 def hash_of(text: str) -> str:
     """The hash that identifies *text*."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -89,12 +95,12 @@ class Mount:
         """
         Mount *text* with ``agent.json`` and the next text if there is one, after some *damage*; returns its hash.
 
-        Both texts are in this *notation*.
+        Both texts are in this *notation*; what is packed of the next one is not packed twice.
         """
         content = {"group": "lb/edge", "configHash": hash_of(text), **meta}
         files = {"keepalived.conf": notation(text).encode()}
         if following:
-            files["next.conf.gz"] = gzip.compress(notation(following).encode())
+            files["next.conf.gz"] = gzip.compress(unpacked(notation(following)).encode())
             content = {"next": {"configHash": hash_of(following)}, "nextHash": DIGEST, **content}
         self.swap({**files, "agent.json": json.dumps(content).encode()}, damage=damage)
         return hash_of(text)

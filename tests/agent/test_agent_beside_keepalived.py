@@ -1,6 +1,7 @@
 """The agent beside a real keepalived, on real interfaces, with the privileges of a pod."""
 
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from http import HTTPStatus
 
@@ -17,6 +18,8 @@ from tests.agent.podstates import ONE, TWO, WEB, WEB_VIP, leader_and_backup, mas
 
 pytestmark = pytest.mark.netns
 
+Notation = Callable[[str], str]
+NOTATIONS = (mounts.compact, mounts.packed)
 MULTICAST = {"unicast_enabled": False, "advert_interval_milliseconds": 1000}
 AHEAD = 6.0
 """Seconds between an announcement and its instant; an agent that sees it later switches at once."""
@@ -97,32 +100,34 @@ def test_a_group_without_services_runs(pod: MakePod) -> None:
     assert node.page(names.READY_PATH)[0] == 200
 
 
-def test_another_notation_changes_nothing(pod: MakePod) -> None:
-    """The same text in the compact notation is no news: keepalived reads nothing again, and nothing moves."""
+@pytest.mark.parametrize("notation", NOTATIONS)
+def test_another_notation_changes_nothing(pod: MakePod, notation: Notation) -> None:
+    """The same text in another notation is no news: keepalived reads nothing again, and nothing moves."""
     node = start_only_pod(pod, TWO)
     before, reloads, ran = node.transitions(), node.daemon_reloads(), (node.run_dir / "keepalived.conf").read_text()
-    node.config.write(TWO, following=ONE, notation=mounts.compact)
+    node.config.write(TWO, following=ONE, notation=notation)
     node.wait_until("it has read the next text, too", lambda: node.state()["prepared"] == mounts.DIGEST)
     assert node.state()["configHash"] == node.state()["wantedHash"] == mounts.hash_of(TWO)
-    assert node.state()["capabilities"] == ["CompactText"]
+    assert node.state()["capabilities"] == ["CompactText", "PackedText"]
     node.config.write(TWO)
     node.wait_until("it has read that there is none", lambda: node.state()["prepared"] == "")
     assert (node.run_dir / "keepalived.conf").read_text() == ran
     assert (node.transitions(), node.daemon_reloads()) == (before, reloads)
 
 
-def test_a_compact_configuration_runs(pod: MakePod) -> None:
+@pytest.mark.parametrize("notation", NOTATIONS)
+def test_a_configuration_in_another_notation_runs(pod: MakePod, notation: Notation) -> None:
     """Each node runs its own lines of it, and a change of it reaches them."""
     first, second = (pod(node) for node in ("n1", "n2"))
     for each in (first, second):
-        each.config.write(TWO, notation=mounts.compact)
+        each.config.write(TWO, notation=notation)
         each.start()
     leader_and_backup([first, second], WEB)
     for each in (first, second):
         each.runs(mounts.hash_of(TWO))
     more = mounts.rendered({WEB: WEB_VIP, "shop/cart": "192.0.2.131", "shop/more": "192.0.2.132"})
     for each in (first, second):
-        each.runs(each.config.write(more, notation=mounts.compact))
+        each.runs(each.config.write(more, notation=notation))
     leader_and_backup([first, second], "shop/more")
 
 

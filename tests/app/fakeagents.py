@@ -67,6 +67,11 @@ class FakeAgents:
             each["virtualIPs"] = self._installation.addresses(each["name"].partition("/")[2])
         self._runs = json.loads(config["data"]["agent.json"])["configHash"], instances
 
+    def load(self) -> None:
+        """Run the configuration in the ConfigMap, and report no instances."""
+        config = self._installation.get("configmap", "edge", "-n", "lb")
+        self._runs = json.loads(config["data"]["agent.json"])["configHash"], []
+
     def _handler(self, node: str) -> type[BaseHTTPRequestHandler]:
         agents = self
 
@@ -92,5 +97,5 @@ class FakeAgents:
         instances = [{**{key: each[key] for key in kept}, "state": state, "lastTransition": state} for each in run]
         document = {"node": node, "group": "lb/edge", "configHash": config_hash, "instances": instances}
         lan = {"hardwareAddresses": [f"02:00:c0:00:02:{int(node[1:]):02x}"], "conflicts": self.conflicts}
-        can = {} if node in self.old else {"capabilities": [Capability.COMPACT_TEXT]}
+        can = {} if node in self.old else {"capabilities": [Capability.COMPACT_TEXT, Capability.PACKED_TEXT]}
         return json.dumps({**document, **can, **lan, "keepalived": {"version": "2.2.7", "running": True}}).encode()

@@ -1,11 +1,14 @@
-"""A large group on a real API server while its agents, which are fake ones, are replaced by those of this version."""
+"""Large groups on a real API server while their agents, which are fake ones, are replaced by those of this version."""
 
 import json
 from typing import Any
 
 import pytest
 
+from kavip import names
+from kavip.vrrp import config
 from kavip.vrrp.compact import in_full, is_compact
+from kavip.vrrp.packed import is_packed, unpacked
 from tests.app.conftest import Installation, a_group, a_pool, a_service, wait_for
 from tests.app.fakeagents import FakeAgents
 
@@ -33,21 +36,21 @@ def test_old_agents_keep_the_text_in_full(installation: Installation) -> None:
 
     Only the text in the ConfigMap changes: no VRID, no hash, no pod template. With an old agent it is in full again.
     """
-    names = [f"s{number:02}" for number in range(SERVICES)]
+    services = [f"s{number:02}" for number in range(SERVICES)]
     with FakeAgents(installation, nodes=NODES) as agents:
         agents.old = {f"n{number}" for number in range(1, NODES + 1)}
         edge = a_group("edge", default=True, metricsPort=agents.port, **SPEC)
         installation.apply(a_pool("edge", "192.0.2.128/25"), edge)
         first = installation.start(webhook=False)
-        installation.apply(a_service(names[0]))
-        agents.run(names[:1])
+        installation.apply(a_service(services[0]))
+        agents.run(services[:1])
 
         def current() -> bool:
             status = installation.get("keepalivedgroup", "edge", "-n", "lb")["status"]
             return (status["nodes"]["current"], status["configHash"]) == (NODES, config_hash(installation))
 
         wait_for("all agents have answered", current)
-        installation.apply(*map(a_service, names[1:]))
+        installation.apply(*map(a_service, services[1:]))
         wait_for("all Services are in the text", lambda: text(installation).count("\nvrrp_instance ") == SERVICES)
         before, known = text(installation), config_hash(installation)
         ids = installation.get("keepalivedgroup", "edge", "-n", "lb")["status"]["routerIDs"]
@@ -56,7 +59,7 @@ def test_old_agents_keep_the_text_in_full(installation: Installation) -> None:
         assert not is_compact(before)
 
         agents.old = {"n7"}
-        agents.run(names)
+        agents.run(services)
         wait_for("the other agents have answered", current)
         assert text(installation) == before
         agents.old = set()
@@ -75,3 +78,67 @@ def test_old_agents_keep_the_text_in_full(installation: Installation) -> None:
         agents.old = {"n1"}
         wait_for("the text is in full again", lambda: not is_compact(text(installation)))
         assert text(installation).count("\nvrrp_instance ") == SERVICES + 1
+
+
+def test_old_agents_keep_the_text_unpacked(installation: Installation) -> None:
+    """
+    While an agent is old, the text of 4,480 VIPs has a line for each; then it is packed, and stays so in another term.
+
+    Only the text in the ConfigMap changes: no VRID, no hash, no pod template. A change is read back from it.
+    """
+    count, vips = 140, 32
+    services = {
+        f"s{number:03}": [f"198.18.{at >> 8}.{at & 255}" for at in range(number * vips, (number + 1) * vips)]
+        for number in range(count)
+    }
+    with FakeAgents(installation) as agents:
+        agents.old = {"n1"}
+        shared = {"instances": {"mode": "Shared", "count": 4}}
+        edge = a_group("edge", default=True, metricsPort=agents.port, **SPEC, **shared)
+        installation.apply(edge)
+        first = installation.start(webhook=False)
+        note = {names.GROUP_ANNOTATION: "lb/edge"}
+        installation.apply(
+            *(
+                a_service(name, annotations=note, type="ClusterIP", allocateLoadBalancerNodePorts=None, externalIPs=ips)
+                for name, ips in services.items()
+            )
+        )
+        wanted = count * vips
+        wait_for("all VIPs are in the text", lambda: text(installation).count("/32 dev eth0\n") == wanted + 4)
+        agents.load()
+
+        def current() -> bool:
+            status = installation.get("keepalivedgroup", "edge", "-n", "lb")["status"]
+            return (status["nodes"]["current"], status["configHash"]) == (2, config_hash(installation))
+
+        wait_for("all agents have answered", current)
+        before, known = text(installation), config_hash(installation)
+        pods = installation.get("daemonset", "edge", "-n", "lb")["metadata"]["generation"]
+        assert len(before) > config.LONG
+        assert not is_packed(before)
+
+        agents.old = set()
+        wait_for("the text is packed", lambda: is_packed(text(installation)))
+        assert unpacked(text(installation)) == before
+        status = installation.get("keepalivedgroup", "edge", "-n", "lb")["status"]
+        assert (status["configHash"], config_hash(installation)) == (known, known)
+        assert installation.get("daemonset", "edge", "-n", "lb")["metadata"]["generation"] == pods
+
+        first.stop()
+        agents.silent = {"n2"}
+        second = installation.start(webhook=False)
+        installation.apply(
+            a_service(
+                "more",
+                annotations=note,
+                type="ClusterIP",
+                allocateLoadBalancerNodePorts=None,
+                externalIPs=["198.19.0.1"],
+            )
+        )
+        wait_for("the next leader serves", lambda: "198.19.0.1/32" in unpacked(text(installation)))
+        assert is_packed(text(installation))
+        more = "        198.19.0.1/32 dev eth0\n"
+        assert unpacked(text(installation)).replace(more, "") == before
+        second.stop()

@@ -101,7 +101,7 @@ def test_large_groups_pass(segment: MakeSegment) -> None:
     shapes = {"PerService": (many(255), NEW), "Shared": (many(20_000), {**NEW, "instances": shared()})}
     for name, (services, spec) in shapes.items():
         wanted = model(build.group(**spec), services, crowd)
-        found = config.render(wanted, config.Target(notation=config.Notation.COMPACT_IF_LARGE))
+        found = config.render(wanted, config.Target(notations=config.Notations(compact=config.Use.IF_LARGE)))
         assert found.size < config.MOST_BYTES < len(found.text), name
         text = expand(found.content)
         assert not isinstance(text, Unreadable)

@@ -7,11 +7,11 @@ import pytest
 from kavip.memo import Memory
 from kavip.vrrp import compact, config
 from kavip.vrrp.compact import expand, is_compact
-from kavip.vrrp.config import Notation, Target, render
+from kavip.vrrp.config import Notations, Target, Use, render
 from tests.support import build
 from tests.vrrp.samples import NEW, annotated, model, nodes, shared
 
-COMPACT = Target(notation=Notation.COMPACT_IF_LARGE)
+COMPACT = Target(notations=Notations(compact=Use.IF_LARGE))
 
 
 def test_large_texts_with_many_nodes_are_compact() -> None:
@@ -22,7 +22,7 @@ def test_large_texts_with_many_nodes_are_compact() -> None:
     """
     services = [annotated(f"a/s{number:02}", f"192.0.2.{100 + number}") for number in range(40)]
     texts = {count: model(build.group(**NEW), services, nodes(count, ipv6=False)) for count in (12, 15, 20)}
-    stays = Target(notation=Notation.COMPACT_UNLESS_SMALL)
+    stays = Target(notations=Notations(compact=Use.UNLESS_SMALL))
     found = {
         count: [is_compact(render(each, target).content) for target in (config.PLAIN, COMPACT, stays)]
         for count, each in texts.items()
@@ -38,7 +38,7 @@ def test_it_is_compact_where_a_configmap_cannot_hold_the_text_otherwise(monkeypa
     """What counts against the size of a ConfigMap are the bytes that it holds."""
     services = [annotated(f"a/s{number:02}", f"192.0.2.{100 + number}") for number in range(40)]
     found = model(build.group(**NEW), services, nodes(20, ipv6=False))
-    needed = Target(notation=Notation.COMPACT_IF_NEEDED, agent_bytes=1_000)
+    needed = Target(notations=Notations(compact=Use.IF_NEEDED), agent_bytes=1_000)
     assert not is_compact(render(found, needed).content)
     monkeypatch.setattr(config, "MOST_BYTES", 50_000)
     full, short = render(found), render(found, needed)

@@ -160,7 +160,7 @@ def agent_state(status: AgentStatus, dump: Dump | None, changes: StateChanges) -
         sources=status.standings.sources,
         peers=status.standings.peers,
         file_hash=status.standings.file,
-        capabilities=(Capability.COMPACT_TEXT,),
+        capabilities=(Capability.COMPACT_TEXT, Capability.PACKED_TEXT),
     )
 
 

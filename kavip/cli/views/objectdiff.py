@@ -21,7 +21,7 @@ from kavip import names
 from kavip.api.group import KeepalivedGroup
 from kavip.api.workload import ConfigMap, Written
 from kavip.cli.views.switchover import switched
-from kavip.vrrp.compact import in_full
+from kavip.vrrp.packed import in_full
 
 _PASSWORD: Final = re.compile(r"(?<=\bauth_pass)([ \t]+)[^\n]*")
 _SUFFIXES: Final = {

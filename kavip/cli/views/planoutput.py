@@ -18,6 +18,7 @@ from kavip.names import CONFIG_KEY, CONFIG_MAP, KEEPALIVED_GROUP, SERVICE, Condi
 from kavip.snapshot import Snapshot
 from kavip.vrrp.compact import is_compact
 from kavip.vrrp.config import LARGE, MOST_BYTES
+from kavip.vrrp.packed import is_packed, unpacked
 
 _WIDTH: Final = 118
 
@@ -132,20 +133,20 @@ def _large_groups(simulated: Simulation) -> Iterator[tuple[str, ...]]:
         if full <= LARGE:
             continue
         group = simulated.snapshot.groups[key]
-        if content.is_compact:
-            why = "compact, if every agent reads it"
+        if content.notation:
+            why = f"{content.notation}, if every agent reads it"
         elif group.spec.agent_image:
-            why = "in full: spec.agentImage may not read the compact one"
+            why = "in full: spec.agentImage may not read a shorter notation"
         else:
             why = "in full: few of its lines are for nodes"
         yield key, f"{size:,} bytes", f"{size / MOST_BYTES:.0%}", f"{full:,} bytes", why
 
 
 class _Content(NamedTuple):
-    """The *size* of a group's ConfigMap, and the notation of its text."""
+    """The *size* of a group's ConfigMap, and the *notation* of its text; "": in full."""
 
     size: int
-    is_compact: bool
+    notation: str
 
 
 def _contents(simulated: Simulation) -> Mapping[str, _Content]:
@@ -156,8 +157,13 @@ def _contents(simulated: Simulation) -> Mapping[str, _Content]:
             size = sum(map(len, each["data"].values()))
             metadata = each["metadata"]
             key = f"{metadata['namespace']}/{metadata['name']}"
-            found[key] = _Content(size, is_compact(each["data"][CONFIG_KEY]))
+            found[key] = _Content(size, _notation_of(each["data"][CONFIG_KEY]))
     return found
+
+
+def _notation_of(text: str) -> str:
+    used = {"compact": is_compact(unpacked(text)), "packed": is_packed(text)}
+    return " and ".join(name for name, is_used in used.items() if is_used)
 
 
 # --- JSON -------------------------------------------------------------------------------------------------------------

@@ -35,8 +35,8 @@ from kavip.reconcile.plan import Apply, Plan, ReconcileOptions, StatusPatch
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import KINDS, Object, Snapshot, is_candidate
 from kavip.vrrp import groupspec
-from kavip.vrrp.compact import in_full
 from kavip.vrrp.configtemplate import AddedLines, RenderRequest, TemplateFault
+from kavip.vrrp.packed import in_full
 
 Render = Callable[[RenderRequest], AddedLines | TemplateFault]
 W = TypeVar("W", bound=Service | KeepalivedGroup)

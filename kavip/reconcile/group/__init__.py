@@ -13,7 +13,7 @@ Reconciles one KeepalivedGroup. PURE.
   :mod:`~kavip.reconcile.group.successors`: the nodes that may take over from a drained one with ``noPreempt``;
   :mod:`~kavip.reconcile.group.configuration`: the text, and what of it may roll from node to node;
   :mod:`~kavip.reconcile.group.configtemplate`: the text with the lines of a template;
-  :mod:`~kavip.reconcile.group.notation`: whether its text may be in the compact notation;
+  :mod:`~kavip.reconcile.group.notation`: whether its text may be compact or packed;
   :mod:`~kavip.reconcile.group.sizing`: what fits into one ConfigMap;
   :mod:`~kavip.reconcile.group.links`: what nodes need of pools besides the text;
   :mod:`~kavip.reconcile.group.localpolicy`: how nodes learn of endpoints for ``externalTrafficPolicy: Local``;

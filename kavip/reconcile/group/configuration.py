@@ -22,7 +22,7 @@ from kavip.reconcile.group.sizing import Fitted, fit
 from kavip.snapshot import Snapshot
 from kavip.vrrp import config, instances, keys
 from kavip.vrrp.coexistence import Coexistence
-from kavip.vrrp.config import Config, Notation, Target
+from kavip.vrrp.config import IN_FULL, Config, Notations, Target
 from kavip.vrrp.homes import PlacedUnits
 from kavip.vrrp.instances import Instance, Model
 from kavip.vrrp.members import Member, Peer
@@ -55,7 +55,7 @@ class ConfigurationBuilder:
     Builds the configuration of *group* for the nodes *peers*, which now run the instances *running*.
 
     *placed*: the units that keep their place. *dead*: the nodes that are dead. *candidates*: by instance, the nodes
-    that can take over from a drained one. *notation*: that of the text.
+    that can take over from a drained one. *notations*: those that the text may be in.
     """
 
     snapshot: Snapshot
@@ -66,7 +66,7 @@ class ConfigurationBuilder:
     placed: PlacedUnits
     dead: frozenset[str] = frozenset()
     candidates: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
-    notation: Notation = Notation.FULL
+    notations: Notations = IN_FULL
 
     def build(self, members: Shards, router_ids: RouterIDs) -> GroupConfiguration:
         """The configuration with *members*."""
@@ -89,7 +89,7 @@ class ConfigurationBuilder:
         return GroupConfiguration(
             model=staged,
             final=model,
-            current=config.render(staged, Target(notation=self.notation), memory=members.memory.part(STAGED)),
+            current=config.render(staged, Target(notations=self.notations), memory=members.memory.part(STAGED)),
             next=text if self._keeps_addresses(model, complete) else None,
             excluded=excluded,
         )
@@ -101,7 +101,7 @@ class ConfigurationBuilder:
         def build(kept: Iterable[Member]) -> tuple[Model, Config]:
             model = self._model(kept, router_ids.persisted, members.memory)
             agent_bytes = link_bytes + reserved_bytes(self.snapshot, self.group, model)
-            target = Target(notation=self.notation, agent_bytes=agent_bytes)
+            target = Target(notations=self.notations, agent_bytes=agent_bytes)
             return model, config.render(model, target, memory=members.memory)
 
         return fit(members, build)

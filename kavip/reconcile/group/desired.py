@@ -24,7 +24,7 @@ from kavip.reconcile.group.lackingnodes import lacking_interfaces
 from kavip.reconcile.group.links import links_of
 from kavip.reconcile.group.localpolicy import local_tracks
 from kavip.reconcile.group.members import members_of
-from kavip.reconcile.group.notation import notation_of
+from kavip.reconcile.group.notation import notations_of
 from kavip.reconcile.group.placedunits import placed_units
 from kavip.reconcile.group.routerids import RouterIDs, assign_router_ids
 from kavip.reconcile.group.successors import candidates_of
@@ -120,9 +120,9 @@ def desired_of(
     found = _participants(
         snapshot, group, observed, existing=existing, members=members, running=running, router_ids=router_ids, now=now
     )
-    notation = notation_of(snapshot, group, observed.agents, existing=existing, options=options)
+    notations = notations_of(snapshot, group, observed.agents, existing=existing, options=options)
     builder = ConfigurationBuilder(
-        snapshot, group, found.peers, running, coexistence, found.placed, found.dead, found.candidates, notation
+        snapshot, group, found.peers, running, coexistence, found.placed, found.dead, found.candidates, notations
     )
     templated = apply_template(
         group,

@@ -84,13 +84,13 @@ def config_map(
         conflict_detection=detection,
         interfaces=tuple(interfaces),
     )
-    data = {names.AGENT_KEY: encode_config(config), key: current.content}
+    data = {names.AGENT_KEY: encode_config(config), key: current.written}
     metadata = metadata_of(group)
     if config.switch_at:
         metadata["annotations"] = {names.SWITCH_AT_ANNOTATION: config.switch_at}
     body: Manifest = {"apiVersion": "v1", "kind": names.CONFIG_MAP, "metadata": metadata, "data": data}
     if following is not None and following.content != current.content:
-        body["binaryData"] = {names.NEXT_KEY: base64.b64encode(following.packed).decode()}
+        body["binaryData"] = {names.NEXT_KEY: base64.b64encode(following.compressed).decode()}
     return body
 
 

@@ -1,10 +1,10 @@
 """
-Whether the text of a group may be in the compact notation (:mod:`kavip.vrrp.compact`): its agents must read it.
+Which notations the text of a group may be in (:mod:`kavip.vrrp.compact`, :mod:`kavip.vrrp.packed`).
 
-An agent of an earlier version refuses such a text, and runs on with what it has. Agents report that they read it. A
-group becomes compact when all have, and stays so while none reports otherwise: neither a silent agent nor a new
-controller, which has no reports yet, changes the notation. Pods that are not there yet get an agent of this version,
-unless ``agentImage`` names another one.
+An agent of an earlier version refuses a text that it cannot read, and runs on with what it has. Agents report what they
+read. A text enters a notation when all have reported it, and stays there while none reports otherwise: neither a silent
+agent nor a new controller, which has no reports yet, changes the notation. Pods that are not there yet get an agent of
+this version, unless ``agentImage`` names another one.
 """
 
 from collections.abc import Set as AbstractSet
@@ -16,24 +16,36 @@ from kavip.reconcile.plan import ReconcileOptions
 from kavip.reconcile.rollout.peers import PATIENCE
 from kavip.snapshot import Snapshot
 from kavip.vrrp.compact import is_compact
-from kavip.vrrp.config import Notation
+from kavip.vrrp.config import IN_FULL, Notations, Use
 
 
-def notation_of(
+def notations_of(
     snapshot: Snapshot, group: KeepalivedGroup, agents: AgentStates, *, existing: Existing, options: ReconcileOptions
-) -> Notation:
-    """When the text of *group* is in the compact notation."""
+) -> Notations:
+    """When the text of *group* is compact, and when it is packed."""
     if existing.takeover.is_active or not options.compact_text:
-        return Notation.FULL
-    states = agents.states_of(group.key)
-    every = all(state.reads_compact for state in states.values())
-    if existing.running is not None and is_compact(existing.running.content):
-        return Notation.COMPACT_UNLESS_SMALL if every else Notation.COMPACT_IF_NEEDED
+        return IN_FULL
+    states, running = agents.states_of(group.key), existing.running
     if states:
-        is_known = every and not _awaits_agents(snapshot, agents, existing, known=states.keys())
+        are_known = not _awaits_agents(snapshot, agents, existing, known=states.keys())
     else:
-        is_known = not existing.pods and not group.spec.agent_image
-    return Notation.COMPACT_IF_LARGE if is_known else Notation.FULL
+        are_known = not existing.pods and not group.spec.agent_image
+
+    def use(*, every: bool, is_used: bool) -> Use:
+        if is_used:
+            return Use.UNLESS_SMALL if every else Use.IF_NEEDED
+        return Use.IF_LARGE if every and are_known else Use.NEVER
+
+    return Notations(
+        compact=use(
+            every=all(state.reads_compact for state in states.values()),
+            is_used=running is not None and is_compact(running.content),
+        ),
+        packed=use(
+            every=all(state.reads_packed for state in states.values()),
+            is_used=running is not None and running.is_packed,
+        ),
+    )
 
 
 def _awaits_agents(snapshot: Snapshot, agents: AgentStates, existing: Existing, *, known: AbstractSet[str]) -> bool:

@@ -87,12 +87,13 @@ def _plan_switchover(
     renewed = new_password_since(group.key, observed.agents) is not None
     settings = replace(settings_of(group), renewals=(running.settings.renewals if running else 0) + renewed)
     wanted = configuration.next or configuration.current
-    following = Revision(wanted.content, wanted.hash, settings, renewed, desired.links)
+    following = Revision(wanted.content, wanted.hash, settings, renewed, desired.links, wanted.is_packed)
     current = Revision(
         configuration.current.content,
         configuration.current.hash,
         running.settings if running else settings,
         links=_current_links(running, following, desired),
+        is_packed=configuration.current.is_packed,
     )
     is_new = (
         configuration.next is not None

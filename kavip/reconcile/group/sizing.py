@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from kavip.api.address import Address
+from kavip.api.agent import Capability
 from kavip.api.refusal import Refusal
 from kavip.names import Reason
 from kavip.vrrp import config
-from kavip.vrrp.config import Config, Notation
+from kavip.vrrp.config import Config, Use
 from kavip.vrrp.instances import Instance, Model
 from kavip.vrrp.members import Member
 from kavip.vrrp.sharding import Shards
@@ -57,12 +58,14 @@ def fit(members: Shards, build: Build) -> Fitted:
 
 
 def _remedy(model: Model, text: Config) -> str:
-    """What helps; the compact notation, too, if only the agents keep it from being used."""
-    if text.target.notation is not Notation.FULL or not config.is_large(model, text.text):
+    """What helps; a shorter notation, too, if only the agents keep it from being used."""
+    uses = text.target.notations
+    wanted = [Capability.COMPACT_TEXT] if uses.compact is Use.NEVER and config.is_large(model, text.text) else []
+    wanted += [Capability.PACKED_TEXT] if uses.packed is Use.NEVER else []
+    if not wanted:
         return config.REMEDY
-    return (
-        f"{config.REMEDY}; or replace the pods of an older kavip: once every agent reports CompactText, it needs less"
-    )
+    reports = f"once every agent reports {' and '.join(wanted)}, it needs less"
+    return f"{config.REMEDY}; or replace the pods of an older kavip: {reports}"
 
 
 def _sizes(model: Model, text: str, members: Sequence[Member]) -> dict[str, int]:

@@ -122,6 +122,7 @@ def node_state(
         missing=frozenset(map(short_line, state.missing_interfaces)),
         routed=frozenset(map(short_line, state.routed_pools)),
         reads_compact=Capability.COMPACT_TEXT in state.capabilities,
+        reads_packed=Capability.PACKED_TEXT in state.capabilities,
     )
 
 

@@ -100,7 +100,7 @@ class NodeState:
     *new_password*: since when the mounted password differs from the one in use. *unready*: the track files of Services
     without a ready endpoint on the node. *hardware*: the hardware addresses of the node; an earlier agent reports none.
     *claimed*: the VIPs that another machine claims. *missing*: the interfaces that it lacks. *routed*: the pools whose
-    replies it routes. *reads_compact*: it reads a text in the compact notation.
+    replies it routes. *reads_compact*: it reads a text in the compact notation; *reads_packed*: a packed one.
     """
 
     config_hash: str = ""
@@ -126,6 +126,7 @@ class NodeState:
     missing: frozenset[str] = frozenset()
     routed: frozenset[str] = frozenset()
     reads_compact: bool = False
+    reads_packed: bool = False
 
     @property
     def note(self) -> str:

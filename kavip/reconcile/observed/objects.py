@@ -11,6 +11,7 @@ from kavip.api.event import Event
 from kavip.api.text import one_line
 from kavip.api.workload import ConfigMap, DaemonSet, PodMonitor, Role, RoleBinding
 from kavip.reconcile.observed.ownership import GroupObject
+from kavip.vrrp.packed import unpacked
 
 Owned = GroupObject | Pod | Event
 
@@ -47,7 +48,7 @@ class OwnedObjects:
         """The text that kavip has published for the nodes of *group*; "" without one."""
         configmap = self.configmaps.get(group)
         data = (configmap.data if configmap else None) or {}
-        return data.get(names.TAKE_OVER_KEY, data.get(names.CONFIG_KEY, ""))
+        return unpacked(data.get(names.TAKE_OVER_KEY, data.get(names.CONFIG_KEY, "")))
 
     def find(self, kind: str, key: str) -> GroupObject | None:
         """The object of *kind* with *key*, except pods."""

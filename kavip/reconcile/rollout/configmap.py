@@ -5,9 +5,7 @@ The ConfigMap is the record: it says what the nodes run, and a new controller re
 """
 
 import base64
-import gzip
 import hashlib
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -22,8 +20,10 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.instant import instant_text, read_instant
 from kavip.api.workload import ConfigMap
 from kavip.reconcile.rollout.poollinks import NO_LINKS, PoolLinks
-from kavip.vrrp.compact import in_full
+from kavip.vrrp import packed
+from kavip.vrrp.compact import Unreadable, in_full
 from kavip.vrrp.groupspec import has_password
+from kavip.vrrp.packed import compressed, decompressed, pack, unpacked
 from kavip.vrrp.running import RunningInstance, running_instances
 
 MARGIN: Final = 1.0
@@ -63,8 +63,9 @@ class Revision:
     """
     A text with its *settings* and the *links* of pools.
 
-    *content*: the text as the ConfigMap has it, maybe in the compact notation (:mod:`kavip.vrrp.compact`). *renewed*:
-    with the password that is mounted now, whichever one nodes run.
+    *content*: the text as the ConfigMap has it, maybe in the compact notation (:mod:`kavip.vrrp.compact`); if
+    *is_packed*, what the ConfigMap has unpacked (:mod:`kavip.vrrp.packed`). *renewed*: with the password that is
+    mounted now, whichever one nodes run.
     """
 
     content: str
@@ -72,6 +73,12 @@ class Revision:
     settings: NodeSettings = NodeSettings()
     renewed: bool = False
     links: PoolLinks = NO_LINKS
+    is_packed: bool = False
+
+    @property
+    def written(self) -> str:
+        """The text as the ConfigMap has it."""
+        return pack(self.content) if self.is_packed else self.content
 
     @property
     def digest(self) -> str:
@@ -88,9 +95,9 @@ class Revision:
         return in_full(self.content)
 
     @cached_property
-    def packed(self) -> bytes:
+    def compressed(self) -> bytes:
         """*content* compressed, as the next text is published: the same bytes for the same text."""
-        return gzip.compress(self.content.encode(), mtime=0)
+        return compressed(self.content)
 
     @cached_property
     def running(self) -> Mapping[str, RunningInstance]:
@@ -146,12 +153,13 @@ def read_published(configmap: ConfigMap | None, wanted: NodeSettings) -> Publish
     settings = _settings(config)
     if config.authentication and not settings.secret:
         settings = replace(settings, secret=wanted.secret, secret_key=wanted.secret_key)
-    current = Revision(text, config.config_hash, settings, links=_links(config))
+    content, is_packed = unpacked(text), packed.is_packed(text)
+    current = Revision(content, config.config_hash, settings, links=_links(config), is_packed=is_packed)
     binary = ((configmap.binary_data if configmap else None) or {}).get(names.NEXT_KEY, "")
-    if config.next is None or (found := _unpacked(binary) if binary else text) is None:
+    if config.next is None or (found := _decompressed(binary) if binary else content) is None:
         return PublishedRevisions(current)
     following = Revision(
-        found, config.next.config_hash, _settings(config.next), config.next.renewed, _links(config.next)
+        found, config.next.config_hash, _settings(config.next), config.next.renewed, _links(config.next), is_packed
     )
     return PublishedRevisions(current, following, read_instant(config.switch_at), config.tries, config.blame)
 
@@ -202,9 +210,9 @@ def _links(config: RevisionConfig) -> PoolLinks:
     return PoolLinks(config.pool_interfaces, config.routes)
 
 
-def _unpacked(binary: str) -> str | None:
+def _decompressed(binary: str) -> str | None:
     try:
-        content = base64.b64decode(binary, validate=True)
-        return zlib.decompressobj(wbits=31).decompress(content, LARGEST).decode()
-    except (ValueError, zlib.error):
+        found = decompressed(base64.b64decode(binary, validate=True))
+    except ValueError:
         return None
+    return None if isinstance(found, Unreadable) else found

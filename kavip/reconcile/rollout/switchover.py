@@ -125,7 +125,7 @@ def _waits(current: Revision, following: Revision, waiting: Sequence[NodeReadine
 
 
 def _oversized(current: Revision, following: Revision) -> str:
-    size = len(current.content) + len(following.packed) + _RESERVED_BYTES
+    size = len(current.written) + len(following.compressed) + _RESERVED_BYTES
     if size <= LARGEST:
         return ""
     return (

@@ -13,6 +13,7 @@ from kavip.agent.config.switchover import LONGEST, SwitchTimer, config_to_run, i
 from kavip.agent.mount import PasswordFiles
 from kavip.api.agent import ProblemCode
 from kavip.vrrp.compact import MARKER
+from kavip.vrrp.packed import MOST_UNPACKED
 from tests.agent import mounts
 
 ONE, TWO = mounts.rendered({"shop/web": "192.0.2.130"}), mounts.rendered({"shop/web": "192.0.2.130"}, nodes=3)
@@ -163,9 +164,10 @@ def test_a_next_text_that_cannot_be_read_costs_the_switch_alone(tmp_path: Path, 
 
 
 @pytest.mark.slow
-def test_a_next_text_is_decompressed_up_to_one_mebibyte(tmp_path: Path) -> None:
+def test_a_next_text_that_decompresses_to_megabytes_is_refused(tmp_path: Path) -> None:
     """A compressed text of a few kilobytes cannot exhaust the agent's memory."""
-    found = mounted_with(tmp_path, gzip.compress(b"#" * (64 << 20)))
-    assert found.next
-    assert isinstance(found.next.mounted, MountedConfig)
-    assert len(found.next.mounted.text) == 1 << 20
+    expected = {MOST_UNPACKED: MountedConfig, MOST_UNPACKED + 1: RefusedConfig, 64 << 20: RefusedConfig}
+    for size, kind in expected.items():
+        found = mounted_with(tmp_path / str(size), gzip.compress(b"#" * size))
+        assert found.next
+        assert isinstance(found.next.mounted, kind)

@@ -2,7 +2,7 @@
 
 import base64
 import gzip
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from kavip.reconcile.group.manifests import config_map
 from kavip.reconcile.plan import ReconcileOptions
 from kavip.reconcile.rollout.configmap import PublishedRevisions, Revision, read_published, settings_of
 from kavip.vrrp.compact import encode
+from kavip.vrrp.packed import pack
 from tests.cli.manifest import manifest
 from tests.support.build import group, namespace, node, pool, service
 
@@ -47,6 +48,11 @@ def written(kind: str, **more: Any) -> dict[str, Written]:
             metadata=WrittenMetadata(name="edge", namespace="lb", owner_references=[owner]), **more
         )
     }
+
+
+def compact(text: str) -> str:
+    """*text* in the compact notation."""
+    return encode([("", text)])
 
 
 def applied_by_kavip(daemonset: Mapping[str, Any]) -> dict[str, Written]:
@@ -241,17 +247,19 @@ def test_a_rolling_change_is_no_switchover() -> None:
     assert not found.switchovers
 
 
-def test_the_notation_of_a_text_is_no_difference() -> None:
-    """The ConfigMap of a large group is compact; the difference is that of the texts in full."""
+@pytest.mark.parametrize("notation", [compact, pack, lambda text: pack(compact(text))])
+def test_the_notation_of_a_text_is_no_difference(notation: Callable[[str], str]) -> None:
+    """The ConfigMap of a large group is compact, or packed; the difference is that of the texts in full."""
     (found,) = published(EDGE).values()
-    compact = {**(found.data or {}), names.CONFIG_KEY: encode([("", (found.data or {})[names.CONFIG_KEY])])}
-    assert compact != found.data
-    cluster = Listing(CLUSTER, written=written(names.CONFIG_MAP, data=compact))
+    short = {**(found.data or {}), names.CONFIG_KEY: notation((found.data or {})[names.CONFIG_KEY])}
+    assert short != found.data
+    cluster = Listing(CLUSTER, written=written(names.CONFIG_MAP, data=short))
     unchanged = diff.diff_of(simulate.plan([], cluster=cluster), cluster)
     assert [what for what, _ in unchanged.diffs if "ConfigMap" in what] == []
     more = diff.diff_of(simulate.plan([manifest(service("shop/api"))], cluster=cluster), cluster)
     assert "+vrrp_instance shop/api {" in diff.text(more)
     assert "kavip: compact" not in diff.text(more)
+    assert "kavip: packed" not in diff.text(more)
 
 
 @pytest.mark.parametrize("switch_at", ["", "2026-01-01T00:00:10.000Z"])

@@ -9,6 +9,7 @@ import pytest
 
 from kavip import names
 from kavip.admission.chain import PolicyOptions
+from kavip.api.group import Instances
 from kavip.api.pool import Cooling, PoolStatus
 from kavip.cli.views import planoutput, simulate
 from kavip.snapshot import Object
@@ -98,8 +99,15 @@ def test_how_near_a_large_group_is_to_the_end_of_its_configmap() -> None:
     assert size < 30_000
     assert int(cells[3].removesuffix(" bytes").replace(",", "")) > 65_536
     cells, size = row(agent_image="example.org/kavip:0.1.0")
-    assert cells[4] == "in full: spec.agentImage may not read the compact one"
+    assert cells[4] == "in full: spec.agentImage may not read a shorter notation"
     assert size > 65_536
+    services = [
+        service(f"shop/s{n:03}", group="lb/edge", type="ClusterIP", external_ips=[f"198.18.{n}.{k}" for k in range(32)])
+        for n in range(140)
+    ]
+    cells, size = row(instances=Instances(mode="Shared", count=4))
+    assert cells[4] == "packed, if every agent reads it"
+    assert size < 40_000
 
 
 def test_a_small_group_has_no_row_about_its_configmap() -> None:

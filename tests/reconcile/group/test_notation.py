@@ -112,7 +112,7 @@ def test_an_old_agent_keeps_the_group_in_full(monkeypatch: pytest.MonkeyPatch) -
     assert not is_compact(content(simulation))
     excluded = simulation.records.groups[GROUP].excluded
     assert SERVICES // 3 < len(excluded) < SERVICES
-    assert all("once every agent reports CompactText" in each.message for each in excluded.values())
+    assert all("once every agent reports CompactText and PackedText" in each.message for each in excluded.values())
     answered(simulation, READS, "n3")
     assert is_compact(content(simulation))
     assert not simulation.records.groups[GROUP].excluded

@@ -14,6 +14,8 @@ from kavip.api.agent import AgentState
 from kavip.api.installation import PublishedConfig
 from kavip.api.text import printable
 from kavip.cli.views.bundle.redaction import REMOVED, redacted
+from kavip.vrrp.compact import Unreadable
+from kavip.vrrp.packed import unpack
 
 CONFIG_KEYS: Final = (names.CONFIG_KEY, names.TAKE_OVER_KEY)
 """The keys of a group's ConfigMap that are in a bundle."""
@@ -25,7 +27,13 @@ _LONGEST_LINE: Final = 4096
 def configurations(found: PublishedConfig) -> dict[str, bytes]:
     """The texts for keepalived in the ConfigMap of a group, by key; what they run is removed."""
     texts = {key: (found.data or {}).get(key, "") for key in CONFIG_KEYS}
-    return {key: _lines(_PROGRAM.sub(rf"\1 {REMOVED}", text)) for key, text in texts.items() if text}
+    return {key: _lines(_PROGRAM.sub(rf"\1 {REMOVED}", _unpacked(text))) for key, text in texts.items() if text}
+
+
+def _unpacked(text: str) -> str:
+    """*text* unpacked: secrets are not recognized in base64."""
+    found = unpack(text)
+    return f"# {found.message}\n" if isinstance(found, Unreadable) else found
 
 
 def log(raw: bytes) -> bytes:
