@@ -40,6 +40,7 @@ REFERENCE: Final = 2_000  # status writes of the bare client, to compare the bac
 KEPT_SECONDS: Final = 10  # until a Service that was created in churn is deleted
 SAMPLES: Final = 5  # of the leader's memory
 QUIET: Final = 10.0
+LAST_LINES: Final = 40
 PATIENCE: Final = 900.0
 BACKLOG, CHURN, GROWTH = 0.8, 1.5, 1.15
 POOL: Final = "10.64.0.0/14"
@@ -156,9 +157,14 @@ async def backlog(scene: Scene, pid: int, began: float) -> None:
 # --- steady changes ---------------------------------------------------------------------------------------------------
 @dataclass
 class Churn:
-    """:data:`RATE` changes a second; *ours* and *theirs*: seconds until an address, of kavip and by hand."""
+    """
+    :data:`RATE` changes a second; *ours* and *theirs*: seconds until an address, of kavip and by hand.
+
+    *served*: the numbers of the new Services that have one; the others are not deleted.
+    """
 
     scene: Scene
+    served: set[int] = field(default_factory=set)
     ours: list[float] = field(default_factory=list)
     theirs: list[float] = field(default_factory=list)
 
@@ -179,8 +185,9 @@ class Churn:
             case turn if turn < CREATED:
                 body = service(NAMESPACE, f"new{number}", annotations=NOTES)
                 self.ours.append(await served(bare, self.scene.watch, body))
+                self.served.add(number)
             case turn if turn < 2 * CREATED:
-                if old >= 0:
+                if old - CREATED in self.served:
                     await bare.send("DELETE", path(NAMESPACE, f"new{old - CREATED}"))
             case _:
                 label = {"metadata": {"labels": {"turn": f"t{number}"}}}
@@ -293,7 +300,13 @@ def main(count: int = SERVICES, node_count: int = NODES, seconds: int = SECONDS)
     with runs.temporary() as state, ControlPlane(programs.ensure(), state, policy=AUDIT) as plane:
         plane.kubectl("apply", "--server-side", f"--filename={CRDS}")
         plane.wait_established()
-        asyncio.run(measure(plane, count, node_count, seconds))
+        try:
+            asyncio.run(measure(plane, count, node_count, seconds))
+        except BaseException:
+            log = plane.state / "kavip.log"
+            lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+            print("the last lines of the controllers' log:", *lines[-LAST_LINES:], sep="\n", file=sys.stderr)
+            raise
 
 
 if __name__ == "__main__":
