@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -205,7 +206,12 @@ def _written_after(before: _Written, change: Change[VirtualIP]) -> _Written:
 
 
 def _line(vip: VirtualIP) -> str:
-    return f"        {guard(vip)} dev {guard(vip.interface)}\n"
+    return f"        {vip.address}/{vip.prefix} dev {_interface(vip.interface)}\n"
+
+
+@lru_cache(64)  # thousands of VIPs have the same
+def _interface(name: str) -> object:
+    return guard(name)
 
 
 def guard(value: object) -> object:

@@ -12,7 +12,7 @@ from ipaddress import IPv4Interface, IPv6Interface, ip_interface
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from kavip.api.address import BITS, Address
+from kavip.api.address import BITS, MOST_READ, Address
 from kavip.errors import BadInput
 
 ANCHOR_IPV4: Final = 0xA9FEFF00
@@ -40,7 +40,7 @@ class VirtualIP(NamedTuple):
         return f"{self.address}/{self.prefix}"
 
 
-@lru_cache(1 << 14)  # most stay the same from one plan to the next
+@lru_cache(MOST_READ)  # most stay the same from one plan to the next
 def host(address: Address, interface: str) -> VirtualIP:
     """*address* alone, as /32 or /128."""
     return VirtualIP(address, BITS[address.family], interface)
