@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from kavip.api.address import Address
+from kavip.api.address import MOST_READ, Address
 from kavip.api.refusal import Refusal
 from kavip.errors import UnsafeValue
 from kavip.memo import KEEPS_NOTHING, Change, Memory, index_of
@@ -205,13 +205,9 @@ def _written_after(before: _Written, change: Change[VirtualIP]) -> _Written:
     return _Written(tuple(vips), tuple(lines))
 
 
+@lru_cache(MOST_READ)  # most stay the same from one text to the next
 def _line(vip: VirtualIP) -> str:
-    return f"        {vip.address}/{vip.prefix} dev {_interface(vip.interface)}\n"
-
-
-@lru_cache(64)  # thousands of VIPs have the same
-def _interface(name: str) -> object:
-    return guard(name)
+    return f"        {guard(vip)} dev {guard(vip.interface)}\n"
 
 
 def guard(value: object) -> object:

@@ -282,7 +282,7 @@ def _places(members: Iterable[Member], interface: str) -> dict[str, _Place]:
             if addresses:
                 keys, vips = found.setdefault(name, ([], []))
                 keys.append(each.key)
-                vips += map(host, dict.fromkeys(addresses), repeat(name or interface))
+                vips += map(host, _distinct(addresses), repeat(name or interface))
     return {name: found[name] for name in sorted(found)}
 
 
@@ -333,8 +333,12 @@ class AddressCounts:
                     places = list(self.shards[address])
                     places.remove(shard)
                     self._note(address, tuple(places))
+                alone = (shard,)  # one object for almost all addresses of the shard
                 for address in _each_once(come):
-                    self._note(address, (*self.shards.get(address, ()), shard))
+                    if (known := self.shards.get(address)) is None:
+                        self.shards[address] = alone
+                    else:
+                        self._note(address, (*known, shard))
         self._last = members
 
     def _note(self, address: Address, places: tuple[str, ...]) -> None:
@@ -346,4 +350,9 @@ class AddressCounts:
 
 def _each_once(members: Iterable[Member]) -> Iterator[Address]:
     """The addresses of *members*: of one member each once."""
-    return chain.from_iterable(dict.fromkeys(each.addresses) for each in members)
+    return chain.from_iterable(_distinct(each.addresses) for each in members)
+
+
+def _distinct(addresses: tuple[Address, ...]) -> Iterable[Address]:
+    """*addresses*, each once."""
+    return addresses if len(addresses) == 1 else dict.fromkeys(addresses)
