@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
+from math import inf
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -238,7 +239,8 @@ class GroupRecord:
     *reservation*: what its writes will take, until the watch shows them. *excluded*: by Service, why the configuration
     does not contain it. *unconfirmed*: by Service. *unconfirmed_masters*: by instance or VIP of the group's status.
     *obstructed*: the Services whose stored ``Programmed`` names an obstacle, and not only the progress. *allowance*: of
-    Events about VIPs that move. *annotated*: when its pods were annotated, in monotonic seconds.
+    Events about VIPs that move. *annotated*: when its pods were annotated; *notation_left*: when its text last left a
+    notation; both in monotonic seconds.
     """
 
     reservation: GroupReservation = GroupReservation()
@@ -248,6 +250,7 @@ class GroupRecord:
     obstructed: frozenset[str] = frozenset()
     allowance: Allowance = Allowance()
     annotated: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    notation_left: float = -inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -162,7 +162,7 @@ def _is_used(use: Use, is_needed: bool, is_worth: Callable[[float], bool]) -> bo
         case Use.IF_LARGE:
             return is_worth(1.0)
         case Use.UNLESS_SMALL:
-            return is_worth(_SMALLER)
+            return is_needed or is_worth(_SMALLER)
         case Use.IF_NEEDED:
             return is_needed
     return False

@@ -120,7 +120,8 @@ def desired_of(
     found = _participants(
         snapshot, group, observed, existing=existing, members=members, running=running, router_ids=router_ids, now=now
     )
-    notations = notations_of(snapshot, group, observed.agents, existing=existing, options=options)
+    left = observed.records.group(group.key).notation_left
+    notations = notations_of(snapshot, group, observed.agents, existing=existing, options=options, left=left)
     builder = ConfigurationBuilder(
         snapshot, group, found.peers, running, coexistence, found.placed, found.dead, found.candidates, notations
     )

@@ -20,6 +20,7 @@ from kavip.reconcile.group.existing import existing_of
 from kavip.reconcile.group.inactive import accepted_events, plan_outside
 from kavip.reconcile.group.instances import master_doubts
 from kavip.reconcile.group.moves import moves_of
+from kavip.reconcile.group.notation import last_left
 from kavip.reconcile.group.outdated import Comparison, Outdated
 from kavip.reconcile.group.rollout import Rollout, plan_rollout
 from kavip.reconcile.group.status import condition_states, status_of, status_patches
@@ -142,6 +143,7 @@ def _plan(
             record.obstructed,
             moves.allowance,
             rollout.objects.pods.annotated,
+            last_left(existing.running, desired.configuration.current, record.notation_left, at=mastership.at),
         ),
         target=rollout.target,
         pod_allowance=rollout.objects.pods.allowance,

@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 
 from kavip import names
 from kavip.api.group import Instances
+from kavip.reconcile.group.notation import AGAIN
 from kavip.reconcile.observed.agentstates import AgentStates, NodeState
 from kavip.reconcile.plan import ReconcileOptions
 from kavip.reconcile.rollout.configmap import read_published, settings_of
@@ -98,6 +100,39 @@ def test_a_packed_group_with_an_earlier_agent_is_unpacked_where_that_fits(monkey
     assert not simulation.records.groups[GROUP].excluded
     monkeypatch.undo()
     assert not is_packed(content(simulation))
+
+
+def test_an_agent_that_changes_its_mind_causes_two_writes_a_minute() -> None:
+    """Each leaves the group at once; it is packed again after a while, or at once where it does not fit otherwise."""
+    simulation = simulated()
+    answered(simulation, READS)
+    texts = [is_packed(content(simulation))]
+    for second in range(100):
+        simulation.later(1)
+        answered(simulation, READS if second % 2 else EARLIER, "n3")
+        texts.append(is_packed(content(simulation)))
+    changes = sum(one != other for one, other in pairwise(texts))
+    assert texts[0]
+    assert not texts[1]
+    assert changes <= 4
+    answered(simulation, READS)
+    simulation.later(AGAIN)
+    assert is_packed(content(simulation))
+
+
+def test_a_group_that_does_not_fit_is_packed_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No Service waits for that."""
+    simulation = simulated()
+    answered(simulation, READS)
+    assert is_packed(content(simulation))
+    answered(simulation, EARLIER, "n3")
+    full = content(simulation)
+    assert not is_packed(full)
+    answered(simulation, READS)
+    assert content(simulation) == full
+    monkeypatch.setattr(config, "MOST_BYTES", len(full) // 2)
+    assert is_packed(content(simulation))
+    assert not simulation.records.groups[GROUP].excluded
 
 
 def test_another_compression_of_the_same_text_is_not_written_again() -> None:
