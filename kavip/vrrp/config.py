@@ -60,6 +60,8 @@ _MADE: Final = frozenset({int, Address, VirtualIP, _Lines})  # their text is mad
 class Use(Enum):
     """When a text is written in a notation."""
 
+    OFF = auto()
+    """Never, whatever agents read."""
     NEVER = auto()
     """Not every agent is known to read it."""
     IF_LARGE = auto()
@@ -72,8 +74,8 @@ class Use(Enum):
 class Notations(NamedTuple):
     """When a text is *compact* (:mod:`kavip.vrrp.compact`), and when *packed* (:mod:`kavip.vrrp.packed`)."""
 
-    compact: Use = Use.NEVER
-    packed: Use = Use.NEVER
+    compact: Use = Use.OFF
+    packed: Use = Use.OFF
 
 
 IN_FULL: Final = Notations()

@@ -6,7 +6,6 @@ server or other clients added are no difference. Clear-text passwords of old con
 """
 
 import difflib
-import gzip
 import json
 import re
 from base64 import b64decode
@@ -21,7 +20,8 @@ from kavip import names
 from kavip.api.group import KeepalivedGroup
 from kavip.api.workload import ConfigMap, Written
 from kavip.cli.views.switchover import switched
-from kavip.vrrp.packed import in_full
+from kavip.vrrp.compact import Unreadable
+from kavip.vrrp.packed import decompressed, in_full
 
 _PASSWORD: Final = re.compile(r"(?<=\bauth_pass)([ \t]+)[^\n]*")
 _SUFFIXES: Final = {
@@ -63,11 +63,18 @@ def _texts(data: Mapping[str, str] | None, binary: Mapping[str, str] | None) -> 
     """The texts of a ConfigMap in full, by key, without passwords; other data is shown as it is."""
     found = dict(data or {})
     for name, encoded in (binary or {}).items():
-        try:
-            found[name.removesuffix(".gz")] = gzip.decompress(b64decode(encoded)).decode()
-        except (ValueError, OSError, EOFError):
-            found[name] = encoded
+        text = _decompressed(encoded)
+        found[name.removesuffix(".gz") if text is not None else name] = encoded if text is None else text
     return {name: _PASSWORD.sub(r"\1(hidden)", in_full(value)) for name, value in found.items()}
+
+
+def _decompressed(encoded: str) -> str | None:
+    """The text of a gzip in base64; None if it is none, or too long."""
+    try:
+        found = decompressed(b64decode(encoded, validate=True))
+    except ValueError:
+        return None
+    return None if isinstance(found, Unreadable) else found
 
 
 def _unified(subject: str, old: str, new: str) -> Iterator[tuple[str, str]]:

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from kavip.api.group import KeepalivedGroup
 from kavip.names import ConditionType
+from kavip.reconcile.group import notation
 from kavip.reconcile.group.annotations import PASSWORD_RECHECK, awaits_password
 from kavip.reconcile.group.configtemplate import PATIENCE
 from kavip.reconcile.group.desired import Desired, desired_of
@@ -20,7 +21,6 @@ from kavip.reconcile.group.existing import existing_of
 from kavip.reconcile.group.inactive import accepted_events, plan_outside
 from kavip.reconcile.group.instances import master_doubts
 from kavip.reconcile.group.moves import moves_of
-from kavip.reconcile.group.notation import last_left
 from kavip.reconcile.group.outdated import Comparison, Outdated
 from kavip.reconcile.group.rollout import Rollout, plan_rollout
 from kavip.reconcile.group.status import condition_states, status_of, status_patches
@@ -143,7 +143,7 @@ def _plan(
             record.obstructed,
             moves.allowance,
             rollout.objects.pods.annotated,
-            last_left(existing.running, desired.configuration.current, record.notation_left, at=mastership.at),
+            notation.last_left(existing.running, desired.configuration.current, record.notation_left, at=mastership.at),
         ),
         target=rollout.target,
         pod_allowance=rollout.objects.pods.allowance,
@@ -158,6 +158,8 @@ def _waits(
     """After how many seconds to reconcile the group again, because no watch event will report the change."""
     if mastership.strangers and not mastership.are_nodes_known(mastership.asked):
         yield strangers.PATIENCE  # whether they count may change with time, and with any node's answer
+    if (left := mastership.at - observed.records.group(group.key).notation_left) < notation.AGAIN:
+        yield notation.AGAIN - left
     if desired.is_rolling or desired.is_moving:
         yield peers.RECHECK
     if desired.awaits_groups:

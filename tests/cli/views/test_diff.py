@@ -91,6 +91,19 @@ def test_no_password_of_an_old_configuration_is_shown() -> None:
     assert "s3cret7" not in text
 
 
+@pytest.mark.parametrize(
+    "content",
+    [gzip.compress(b"")[:10] + b"\x07" * 20, gzip.compress(bytes(1 << 26), 9), b"no gzip", gzip.compress(b"\xff")],
+    ids=["invalid block", "64 MiB of zeros", "no gzip", "no text"],
+)
+def test_a_next_text_that_cannot_be_read_is_shown_as_it_is(content: bytes) -> None:
+    """Whoever may write the ConfigMap can neither end the command nor exhaust its memory."""
+    encoded = base64.b64encode(content).decode()
+    data = {"keepalived.conf": "a\n", "agent.json": "{}"}
+    found = written(names.CONFIG_MAP, data=data, binary_data={"next.conf.gz": encoded})
+    assert f"-{encoded}" in diff_text([], Listing(CLUSTER, written=found)).splitlines()
+
+
 def test_control_characters_of_a_cluster_are_escaped() -> None:
     """Lines and tabs of a text from another writer stay."""
     published = written(

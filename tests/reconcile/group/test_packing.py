@@ -12,8 +12,8 @@ from kavip import names
 from kavip.api.group import Instances
 from kavip.reconcile.group.notation import AGAIN
 from kavip.reconcile.observed.agentstates import AgentStates, NodeState
-from kavip.reconcile.plan import ReconcileOptions
-from kavip.reconcile.rollout.configmap import read_published, settings_of
+from kavip.reconcile.plan import Key, KeyKind, ReconcileOptions
+from kavip.reconcile.rollout.configmap import LARGEST, Revision, read_published, settings_of
 from kavip.vrrp import config
 from kavip.vrrp.compact import is_compact
 from kavip.vrrp.packed import MARKER, MOST_UNPACKED, in_full, is_packed, unpacked
@@ -149,12 +149,40 @@ def test_another_compression_of_the_same_text_is_not_written_again() -> None:
     assert content(simulation) == other
 
 
-def test_static_groups_are_in_full() -> None:
-    """Where the option excludes it, no report changes that."""
+def test_static_groups_are_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the option excludes it, no report changes that, and no message promises it."""
     simulation = simulated()
     simulation.options = ReconcileOptions(compact_text=False)
     answered(simulation, READS)
+    full = content(simulation)
+    assert not is_packed(full)
+    monkeypatch.setattr(config, "MOST_BYTES", len(full) // 2)
     assert not is_packed(content(simulation))
+    excluded = simulation.records.groups[GROUP].excluded
+    assert excluded
+    assert not any("reports" in each.message for each in excluded.values())
+
+
+def test_a_group_is_planned_again_when_it_may_be_packed_again() -> None:
+    """Nothing else may happen meanwhile."""
+    simulation = simulated()
+    answered(simulation, READS)
+    assert is_packed(content(simulation))
+    answered(simulation, EARLIER, "n3")
+    assert not is_packed(content(simulation))
+    answered(simulation, READS)
+    simulation.later(AGAIN / 2)
+    wait = simulation.plan(Key(KeyKind.GROUP, GROUP)).requeue_after
+    assert wait is not None
+    assert 0 < wait <= AGAIN / 2
+
+
+def test_the_next_text_is_as_small_as_possible() -> None:
+    """Both have to fit into a ConfigMap: 28,800 VIPs of IPv4, unpacked, change at one instant."""
+    lines = "".join(f"        198.{18 + (n >> 16)}.{n >> 8 & 255}.{n & 255}/32 dev eth0\n" for n in range(28_800))
+    text = f"vrrp_instance group/0 {{\n    virtual_ipaddress {{\n{lines}    }}\n}}\n"
+    following = Revision(text.replace("group/0", "group/1"), "b")
+    assert len(text) + len(following.compressed) < LARGEST - 4096
 
 
 def test_a_change_at_one_instant_is_read_back() -> None:
