@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from kavip.reconcile.plan import Key, KeyKind
+from kavip.vrrp.packed import is_packed, pack, unpacked
 from tests.agent import mounts
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod
@@ -36,12 +37,14 @@ def test_five_thousand_vips_live_in_sixteen_instances(pod: MakePod) -> None:
     status = simulation.snapshot.groups[GROUP].status
     assert len(status.router_ids or {}) == SLOTS
     assert len(msgspec.json.encode(status)) < 1 << 16
-    text = simulation.text()
+    stored = simulation.text()
+    assert is_packed(stored)
+    assert len(stored) < 1_000_000 / 20
+    text = unpacked(stored)
     assert text.count("vrrp_instance ") == SLOTS
-    assert len(text) < 1_000_000 / 4
     pods = [pod(node) for node in ("n1", "n2")]
     for each in pods:
-        each.config.write(text)
+        each.config.write(text, notation=pack)
         each.start()
         each.runs(mounts.hash_of(text))
     wanted = set(VIPS)
