@@ -256,7 +256,7 @@ def test_codes_of_a_later_version_are_read() -> None:
     [
         {"notes": [{"code": "Other", "message": "x"}] * 1025},
         {"checks": [{"name": "x"}] * 1025},
-        {"leftOut": [{"name": "x", "virtualIPs": ["192.0.2.1"] * 70_000}]},
+        {"leftOut": [{"name": "x", "virtualIPs": ["192.0.2.1"] * 140_000}]},
         {"notes": [{"code": 7, "message": "x"}]},
     ],
     ids=("too many notes", "too many checks", "too many VIPs", "no code"),

@@ -231,7 +231,7 @@ async def test_an_unchanged_answer_is_not_decoded(monkeypatch: pytest.MonkeyPatc
         json.dumps({**state("h1"), "instances": [{"name": "x", "state": "x" * 33}]}).encode(),
         json.dumps({**state("h1"), "instances": [{"name": "x" * 401}]}).encode(),
         json.dumps({**state("h1"), "instances": [{"name": "x", "routerID": 256}]}).encode(),
-        json.dumps(state("h1", *["192.0.2.130"] * 70_000)).encode(),
+        json.dumps(state("h1", *["10.0.0.1"] * 140_000)).encode(),
     ],
     ids=(
         *("empty", "list", "cut", "wrong type", "another group", "no text", "too long", "deep", "too many instances"),

@@ -175,16 +175,16 @@ def test_a_template_that_is_not_there_stops_nothing(change: dict[str, Any], mess
 
 
 def test_lines_that_do_not_fit_are_left_out() -> None:
-    """A text that no ConfigMap holds is a fault of the template, and the group runs kavip's own."""
+    """A text that no agent reads is a fault of the template, and the group runs kavip's own."""
     simulation = simulated(serving(WEB, "192.0.2.130"))
     for _ in range(8):
         if request := simulation.group().rendering:
             found = adding(request)
-            long = {name: (Line("garp_master_delay", ("2",) * 600_000),) for name in found.instances}
+            long = {name: (Line("garp_master_delay", ("2",) * 1_100_000),) for name in found.instances}
             simulation.templates.rendered[GROUP] = rendered(request, AddedLines(found.globals, long))
     assert "192.0.2.130" in simulation.text()
     assert "garp_master_delay" not in simulation.text()
-    assert "holds 1,000,000" in condition(simulation, ACCEPTED)[2]
+    assert "an agent reads 2,000,000" in condition(simulation, ACCEPTED)[2]
 
 
 def test_the_field_removed_gives_the_bytes_of_before() -> None:
