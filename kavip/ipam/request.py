@@ -281,7 +281,7 @@ def _terms(service: Service, key: str, group: str, sharing_key: str | None) -> T
 
 def _has_alien_entries(service: Service) -> bool:
     entries = service.status.load_balancer.ingress
-    return bool(entries) and any(entry.hostname or not read_address(entry.ip) for entry in entries or ())
+    return entries is not None and any(entry.hostname or not read_address(entry.ip) for entry in entries)
 
 
 def _without_family(wanted: tuple[Address, ...], request: Request) -> list[Refusal]:

@@ -25,6 +25,7 @@ from kavip.vrrp.compact import is_compact
 from kavip.vrrp.config import IN_FULL, Config, Notations, Use
 
 AGAIN: Final = 60.0
+"""Seconds after which a text that has left a notation may enter one again."""
 
 
 def notations_of(
