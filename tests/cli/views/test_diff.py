@@ -97,7 +97,7 @@ def test_no_password_of_an_old_configuration_is_shown() -> None:
     ids=["invalid block", "64 MiB of zeros", "no gzip", "no text"],
 )
 def test_a_next_text_that_cannot_be_read_is_shown_as_it_is(content: bytes) -> None:
-    """Whoever may write the ConfigMap can neither end the command nor exhaust its memory."""
+    """Hostile bytes in a ConfigMap do not end the command, and it reads only some megabytes of them."""
     encoded = base64.b64encode(content).decode()
     data = {"keepalived.conf": "a\n", "agent.json": "{}"}
     found = written(names.CONFIG_MAP, data=data, binary_data={"next.conf.gz": encoded})

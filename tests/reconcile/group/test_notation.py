@@ -68,6 +68,25 @@ def in_full(simulation: SimulatedCluster) -> str:
     return found
 
 
+def kept(simulation: SimulatedCluster, agents: AgentStates) -> str:
+    """The text, which stays the same when the controller has no other reports than those of *agents*."""
+    before = content(simulation)
+    simulation.agents = agents
+    assert content(simulation) == before
+    return before
+
+
+def after_a_downgrade(simulation: SimulatedCluster, state: NodeState, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The text after an agent answers with *state*, which stays the same as long as it does not fit otherwise."""
+    short = content(simulation)
+    with monkeypatch.context() as patch:
+        patch.setattr(config, "MOST_BYTES", 2 * len(short))
+        answered(simulation, state, "n3")
+        assert content(simulation) == short
+        assert not simulation.records.groups[GROUP].excluded
+    return content(simulation)
+
+
 @pytest.mark.slow
 def test_255_services_fit_on_200_nodes() -> None:
     """In full they need over 5 MB. No Service is excluded, and each node runs the same as with the text in full."""
@@ -137,23 +156,14 @@ def test_a_compact_group_stays_so_without_reports(agents: AgentStates) -> None:
     """A new controller, and one that hears few agents, does not change the notation."""
     simulation = simulated()
     answered(simulation, READS)
-    before = content(simulation)
-    simulation.agents = agents
-    assert content(simulation) == before
-    assert is_compact(before)
+    assert is_compact(kept(simulation, agents))
 
 
 def test_a_compact_group_with_an_old_agent_is_in_full_where_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     """If it does not fit, the node keeps what it runs: excluding Services would end their VIPs on all nodes."""
     simulation = simulated()
     answered(simulation, READS)
-    short = content(simulation)
-    monkeypatch.setattr(config, "MOST_BYTES", 2 * len(short))
-    answered(simulation, OLD, "n3")
-    assert content(simulation) == short
-    assert not simulation.records.groups[GROUP].excluded
-    monkeypatch.undo()
-    assert not is_compact(content(simulation))
+    assert not is_compact(after_a_downgrade(simulation, OLD, monkeypatch))
 
 
 def test_agents_that_have_not_answered_are_awaited() -> None:

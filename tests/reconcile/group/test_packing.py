@@ -17,7 +17,7 @@ from kavip.reconcile.rollout.configmap import LARGEST, Revision, read_published,
 from kavip.vrrp import config
 from kavip.vrrp.compact import is_compact
 from kavip.vrrp.packed import MARKER, MOST_UNPACKED, in_full, is_packed, unpacked
-from tests.reconcile.group.test_notation import answered, content, data
+from tests.reconcile.group.test_notation import after_a_downgrade, answered, content, data, kept
 from tests.reconcile.simulatedcluster import GROUP, SimulatedCluster, cluster, pod
 from tests.support import build
 from tests.vrrp.samples import NEW
@@ -83,23 +83,14 @@ def test_a_packed_group_stays_so_without_reports(agents: AgentStates) -> None:
     """A new controller, and one that hears few agents, writes nothing."""
     simulation = simulated()
     answered(simulation, READS)
-    before = content(simulation)
-    simulation.agents = agents
-    assert content(simulation) == before
-    assert is_packed(before)
+    assert is_packed(kept(simulation, agents))
 
 
 def test_a_packed_group_with_an_earlier_agent_is_unpacked_where_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     """If it does not fit, the node keeps what it runs: excluding Services would end their VIPs on all nodes."""
     simulation = simulated()
     answered(simulation, READS)
-    short = content(simulation)
-    monkeypatch.setattr(config, "MOST_BYTES", 2 * len(short))
-    answered(simulation, EARLIER, "n3")
-    assert content(simulation) == short
-    assert not simulation.records.groups[GROUP].excluded
-    monkeypatch.undo()
-    assert not is_packed(content(simulation))
+    assert not is_packed(after_a_downgrade(simulation, EARLIER, monkeypatch))
 
 
 def test_an_agent_that_changes_its_mind_causes_two_writes_a_minute() -> None:
