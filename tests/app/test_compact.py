@@ -15,6 +15,8 @@ from tests.app.fakeagents import FakeAgents
 pytestmark = pytest.mark.apiserver
 
 NODES, SERVICES = 24, 34
+VIPS = 32
+"""Of a Service; the most that one may have."""
 SPEC: dict[str, Any] = {"unicastEnabled": True, "vrrpVersion": 3, "advertIntervalMilliseconds": 1000}
 
 
@@ -28,6 +30,12 @@ def config_hash(installation: Installation) -> str:
     """The hash that the ConfigMap tells agents."""
     found = installation.get("configmap", "edge", "-n", "lb")
     return str(json.loads(found["data"]["agent.json"])["configHash"])
+
+
+def with_vips(name: str, *vips: str) -> dict[str, Any]:
+    """A Service of the group with these external IPs."""
+    note, spec = {names.GROUP_ANNOTATION: "lb/edge"}, {"type": "ClusterIP", "allocateLoadBalancerNodePorts": None}
+    return a_service(name, annotations=note, **spec, externalIPs=[*vips])
 
 
 def test_old_agents_keep_the_text_in_full(installation: Installation) -> None:
@@ -86,26 +94,16 @@ def test_old_agents_keep_the_text_unpacked(installation: Installation) -> None:
 
     Only the text in the ConfigMap changes: no VRID, no hash, no pod template. A change is read back from it.
     """
-    count, vips = 140, 32
-    services = {
-        f"s{number:03}": [f"198.18.{at >> 8}.{at & 255}" for at in range(number * vips, (number + 1) * vips)]
-        for number in range(count)
-    }
+    wanted = [f"198.18.{at >> 8}.{at & 255}" for at in range(140 * VIPS)]
+    services = [with_vips(f"s{at:05}", *wanted[at : at + VIPS]) for at in range(0, len(wanted), VIPS)]
     with FakeAgents(installation) as agents:
         agents.old = {"n1"}
         shared = {"instances": {"mode": "Shared", "count": 4}}
         edge = a_group("edge", default=True, metricsPort=agents.port, **SPEC, **shared)
         installation.apply(edge)
         first = installation.start(webhook=False)
-        note = {names.GROUP_ANNOTATION: "lb/edge"}
-        installation.apply(
-            *(
-                a_service(name, annotations=note, type="ClusterIP", allocateLoadBalancerNodePorts=None, externalIPs=ips)
-                for name, ips in services.items()
-            )
-        )
-        wanted = count * vips
-        wait_for("all VIPs are in the text", lambda: text(installation).count("/32 dev eth0\n") == wanted + 4)
+        installation.apply(*services)
+        wait_for("all VIPs are in the text", lambda: text(installation).count("/32 dev eth0\n") == len(wanted) + 4)
         agents.load()
 
         def current() -> bool:
@@ -127,18 +125,9 @@ def test_old_agents_keep_the_text_unpacked(installation: Installation) -> None:
 
         first.stop()
         agents.silent = {"n2"}
-        second = installation.start(webhook=False)
-        installation.apply(
-            a_service(
-                "more",
-                annotations=note,
-                type="ClusterIP",
-                allocateLoadBalancerNodePorts=None,
-                externalIPs=["198.19.0.1"],
-            )
-        )
+        installation.start(webhook=False)
+        installation.apply(with_vips("more", "198.19.0.1"))
         wait_for("the next leader serves", lambda: "198.19.0.1/32" in unpacked(text(installation)))
         assert is_packed(text(installation))
         more = "        198.19.0.1/32 dev eth0\n"
         assert unpacked(text(installation)).replace(more, "") == before
-        second.stop()
