@@ -34,8 +34,8 @@ def config_hash(installation: Installation) -> str:
 
 def with_vips(name: str, *vips: str) -> dict[str, Any]:
     """A Service of the group with these external IPs."""
-    note, spec = {names.GROUP_ANNOTATION: "lb/edge"}, {"type": "ClusterIP", "allocateLoadBalancerNodePorts": None}
-    return a_service(name, annotations=note, **spec, externalIPs=[*vips])
+    spec: dict[str, Any] = {"type": "ClusterIP", "allocateLoadBalancerNodePorts": None, "externalIPs": [*vips]}
+    return a_service(name, annotations={names.GROUP_ANNOTATION: "lb/edge"}, **spec)
 
 
 def test_old_agents_keep_the_text_in_full(installation: Installation) -> None:
