@@ -17,7 +17,7 @@ from typing import Any, Final
 from bench import goal
 from bench.site import resident, service
 from bench.timing import plain
-from hack.demo.__main__ import image
+from hack.demo.__main__ import REPOSITORY, TAG, image
 from hack.endurance import endurancerun
 from hack.endurance.endurancerun import Run
 from hack.endurance.writer import GROUP, NAMESPACE
@@ -95,7 +95,7 @@ def prepare(cluster: Cluster) -> None:
     pool = f"{names.KAVIP_GROUP}/{names.VERSION}", names.VIP_POOL
     group = f"{names.REDHATCOP_GROUP}/{names.VERSION}", names.KEEPALIVED_GROUP
     edge, steady = (each.partition("/")[2] for each in (GROUP, STEADY))
-    shared = {"image": f"{endurancerun.REPOSITORY}:{endurancerun.TAG}", "interface": "eth0"}
+    shared = {"image": f"{REPOSITORY}:{TAG}", "interface": "eth0"}
     objects = [
         _object("v1", "Namespace", name=NAMESPACE),
         _object(*pool, name=edge) | {"spec": {"addresses": ["198.51.100.0/26"], "groups": [GROUP]}},
