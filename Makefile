@@ -90,8 +90,8 @@ test-alerts: ## each alert on a real cluster: broken, fired, mended, ended; and 
 	@$(RUN) pytest -m alerts --timing -s tests/cluster/alerts
 
 .PHONY: upgrade
-upgrade: ## upgrade from FROM=COMMIT with VIPs up, and back, BY=helm, oci, kustomize, manifest, olm or helm-olm (root)
-	@$(RUN) python -m hack.upgrade $(FROM) $(addprefix --by=,$(BY))
+upgrade: ## upgrade from FROM=COMMIT with VIPs up, and back, BY=helm, oci, kustomize, manifest, olm or helm-olm; VIPS=5000 more VIPs (root)
+	@$(RUN) python -m hack.upgrade $(FROM) $(addprefix --by=,$(BY)) $(addprefix --vips=,$(VIPS))
 
 .PHONY: compat
 compat: ## the first chapter of the demo and a fail-over on other versions of Kubernetes, and in each mode of kube-proxy (root)

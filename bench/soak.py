@@ -12,14 +12,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from bench import goal
 from bench.site import resident, service
 from bench.timing import plain
 from hack.demo.__main__ import REPOSITORY, TAG, image
 from hack.endurance import endurancerun
-from hack.endurance.endurancerun import Run
+from hack.endurance.endurancerun import Run, object_of
 from hack.endurance.writer import GROUP, NAMESPACE
 from hack.testbed import programs, runs
 from hack.testbed.cluster import Cluster
@@ -97,18 +97,18 @@ def prepare(cluster: Cluster) -> None:
     edge, steady = (each.partition("/")[2] for each in (GROUP, STEADY))
     shared = {"image": f"{REPOSITORY}:{TAG}", "interface": "eth0"}
     objects = [
-        _object("v1", "Namespace", name=NAMESPACE),
-        _object(*pool, name=edge) | {"spec": {"addresses": ["198.51.100.0/26"], "groups": [GROUP]}},
-        _object(*pool, name=steady) | {"spec": {"addresses": ["203.0.113.0/24"], "groups": [STEADY]}},
-        _object(*group, name=edge, namespace=NAMESPACE) | {"spec": shared},
-        _object(*group, name=steady, namespace=NAMESPACE) | {"spec": {**shared, "instances": {"mode": "Shared"}}},
+        object_of("v1", "Namespace", name=NAMESPACE),
+        object_of(*pool, name=edge) | {"spec": {"addresses": ["198.51.100.0/26"], "groups": [GROUP]}},
+        object_of(*pool, name=steady) | {"spec": {"addresses": ["203.0.113.0/24"], "groups": [STEADY]}},
+        object_of(*group, name=edge, namespace=NAMESPACE) | {"spec": shared},
+        object_of(*group, name=steady, namespace=NAMESPACE) | {"spec": {**shared, "instances": {"mode": "Shared"}}},
     ]
-    _apply(cluster, objects)
+    cluster.apply(*objects)
     ready = "--for=jsonpath={.status.conditions}"
     for name in (edge, steady):
         cluster.kubectl("wait", ready, f"keepalivedgroup/{name}", f"--namespace={NAMESPACE}", "--timeout=240s")
     notes = {names.GROUP_ANNOTATION: STEADY}
-    _apply(cluster, [service(NAMESPACE, f"steady{number}", annotations=notes) for number in range(SERVICES)])
+    cluster.apply(*(service(NAMESPACE, f"steady{number}", annotations=notes) for number in range(SERVICES)))
     wait_for(
         f"{SERVICES} Services are served", lambda: len(advertised(cluster)) == SERVICES, timeout=PATIENCE, interval=2
     )
@@ -158,14 +158,6 @@ def soak(cluster: Cluster, seconds: int) -> bool:
     goal.row("addresses changed", str(len(moved)), goal="0", met=not moved)
     print(run.table(), flush=True)
     return not lost and not moved
-
-
-def _apply(cluster: Cluster, objects: list[dict[str, Any]]) -> None:
-    cluster.kubectl("apply", "--filename=-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-
-
-def _object(version: str, kind: str, **metadata: Any) -> dict[str, Any]:
-    return {"apiVersion": version, "kind": kind, "metadata": metadata}
 
 
 def main(seconds: int = SECONDS) -> None:

@@ -5,7 +5,6 @@ A lost call is a failed or an unreviewed write, or a call in the API server's me
 kavip did not answer, or accepted without a review (``failurePolicy: Ignore``).
 """
 
-import json
 import subprocess
 import sys
 import time
@@ -153,9 +152,9 @@ def prepare(cluster: Cluster, *, is_default: bool = True) -> None:
     namespace, _, name = GROUP.partition("/")
     labels = {names.DEFAULT_GROUP_LABEL: "true"} if is_default else {}
     objects = [
-        _object("v1", "Namespace", name=WRITTEN),
-        _object(f"{names.KAVIP_GROUP}/{names.VERSION}", names.VIP_POOL, name=WRITTEN) | {"spec": pool},
-        _object(
+        object_of("v1", "Namespace", name=WRITTEN),
+        object_of(f"{names.KAVIP_GROUP}/{names.VERSION}", names.VIP_POOL, name=WRITTEN) | {"spec": pool},
+        object_of(
             f"{names.REDHATCOP_GROUP}/{names.VERSION}",
             names.KEEPALIVED_GROUP,
             name=name,
@@ -164,7 +163,7 @@ def prepare(cluster: Cluster, *, is_default: bool = True) -> None:
         )
         | {"spec": nowhere},
     ]
-    cluster.kubectl("apply", "--filename=-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    cluster.apply(*objects)
     wait_for("kavip has observed the group", lambda: _is_observed(cluster), timeout=240, interval=0.2)
 
 
@@ -174,5 +173,6 @@ def _is_observed(cluster: Cluster) -> bool:
     return bool(cluster.kubectl("get", "keepalivedgroup", name, f"--namespace={namespace}", path).stdout)
 
 
-def _object(version: str, kind: str, **metadata: Any) -> dict[str, Any]:
+def object_of(version: str, kind: str, **metadata: Any) -> dict[str, Any]:
+    """An object without a spec."""
     return {"apiVersion": version, "kind": kind, "metadata": metadata}

@@ -7,13 +7,13 @@ nothing of Kubernetes. Nodes, pods and Services have IPv4 and IPv6 addresses, un
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from hack.testbed import dns, images, need, process
 from hack.testbed.controlplane import ControlPlane
@@ -124,6 +124,11 @@ class Cluster:
     ) -> Result:
         """Run the real kubectl, as administrator unless another kubeconfig is given."""
         return self.plane.kubectl(*args, input=input, check=check, kubeconfig=kubeconfig)
+
+    def apply(self, *objects: Mapping[str, Any]) -> None:
+        """Apply *objects* at once."""
+        listed = {"apiVersion": "v1", "kind": "List", "items": objects}
+        self.kubectl("apply", "--filename=-", input=json.dumps(listed))
 
     def helm(self, *args: str, check: bool = True, timeout: float = 300) -> Result:
         """Run the real helm as administrator."""

@@ -38,7 +38,7 @@ def older_image(tree: Path) -> Path:
     return images.image(ways.OLDER, dockerfile=tree / "Dockerfile", requirements=requirements)
 
 
-def upgraded(name: str, tree: Path) -> bool:
+def upgraded(name: str, tree: Path, vips: int) -> bool:
     """Upgrade by the way *name*, on a new cluster; returns whether nothing was lost or changed."""
     built = programs.ensure()
     with runs.temporary() as state:
@@ -48,8 +48,8 @@ def upgraded(name: str, tree: Path) -> bool:
             cluster.start()
         try:
             if release:
-                return measure.measure(cluster, ways.OF_A_RELEASE[name](cluster, tree, release))
-            return measure.measure(cluster, ways.OF_A_CHECKOUT[name](cluster, tree))
+                return measure.measure(cluster, ways.OF_A_RELEASE[name](cluster, tree, release), vips)
+            return measure.measure(cluster, ways.OF_A_CHECKOUT[name](cluster, tree), vips)
         finally:
             cluster.stop()
 
@@ -57,12 +57,13 @@ def upgraded(name: str, tree: Path) -> bool:
 @click.command()
 @click.argument("commit")
 @click.option("--by", "names", type=click.Choice(sorted(WAYS)), multiple=True, default=["helm"], show_default=True)
-def main(commit: str, names: tuple[str, ...]) -> None:
+@click.option("--vips", default=0, show_default=True, help="VIPs of two more groups, one of them with OnDelete.")
+def main(commit: str, names: tuple[str, ...], vips: int) -> None:
     """Upgrade from COMMIT, and roll back."""
     good = True
     with source_tree(commit) as older:
         for name in names:
-            held = upgraded(name, older)
+            held = upgraded(name, older, vips)
             say(f"{name}: {'nothing was lost or changed' if held else 'something was lost or changed'}")
             good = good and held
     sys.exit(0 if good else 1)

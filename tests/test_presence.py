@@ -1,0 +1,62 @@
+"""Which nodes have each VIP during an upgrade, by looks at their kernels."""
+
+import pytest
+
+from hack.upgrade import crowd
+from hack.upgrade.measure import LONGEST_SILENCE, is_unsteady
+from hack.upgrade.presence import Presence
+
+BOTH = frozenset({"a", "b"})
+A, B, NONE = frozenset({"a"}), frozenset({"b"}), frozenset[str]()
+
+
+def seen(*looks: tuple[frozenset[str], frozenset[str]]) -> Presence:
+    """A look at both nodes each second, which takes 0.25 s."""
+    found = Presence(BOTH)
+    for at, (first, second) in enumerate(looks):
+        found.take(at, at + 0.25, {"n1": first, "n2": second})
+    return found
+
+
+def test_vips_that_stay() -> None:
+    """They do not move, and are always on one node."""
+    found = seen((A, B), (A, B), (A, B))
+    assert (found.moves, found.absent, found.doubled) == (0, 0, 0)
+
+
+def test_a_vip_on_no_node() -> None:
+    """It may be gone from the begin of the last look that found it to the end of the next one that does."""
+    found = seen((BOTH, NONE), (A, NONE), (A, NONE), (BOTH, NONE), (A, NONE), (BOTH, NONE))
+    assert (found.moves, found.absent, found.doubled) == (0, 3.25, 0)
+
+
+def test_a_vip_that_is_always_absent() -> None:
+    """The time counts to the end."""
+    assert seen((A, NONE), (A, NONE), (A, NONE)).absent == 2.25
+
+
+def test_a_hand_over() -> None:
+    """Both nodes have the VIP for a while; that is one move."""
+    found = seen((BOTH, NONE), (BOTH, A), (B, A), (B, A))
+    assert (found.moves, found.absent, found.doubled) == (1, 0, 2.25)
+
+
+def test_other_addresses_do_not_count() -> None:
+    """A node's own address is on each node."""
+    own = frozenset({"own"})
+    assert seen((A | own, B | own), (A | own, B | own)).doubled == 0
+
+
+@pytest.mark.parametrize(
+    ("replaced", "kept", "unsteady"),
+    [
+        (seen((BOTH, NONE), (NONE, BOTH)), seen((BOTH, NONE), (BOTH, NONE)), False),
+        (seen((BOTH, NONE), (NONE, BOTH)), seen((BOTH, NONE), (NONE, BOTH)), True),
+        (seen((A, B)), seen((A, B), (A, NONE), (A, B)), True),
+        (seen((A, B), *[(A, NONE)] * round(LONGEST_SILENCE)), seen((A, B)), True),
+        (seen((A, B), *[(BOTH, B)] * round(LONGEST_SILENCE)), seen((A, B)), True),
+    ],
+)
+def test_pods_that_stay_keep_their_vips(replaced: Presence, kept: Presence, unsteady: bool) -> None:
+    """The VIPs of the others may move, each within the time of a hand-over."""
+    assert is_unsteady({crowd.REPLACED: replaced, crowd.KEPT: kept}) is unsteady
