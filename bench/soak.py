@@ -36,7 +36,7 @@ SAMPLES: Final = 5
 ROLL_OUTS: Final = 4  # for each sample
 GROWTH: Final = 1.15
 MORE_FILES: Final = 16  # connections that happen to be open
-PATIENCE: Final = 240.0
+PATIENCE: Final = 600.0
 ROLES: Final = ("controller", "webhook", "agent")
 
 
@@ -130,9 +130,16 @@ def advertised(cluster: Cluster) -> dict[str, str]:
 
 def roll_out(cluster: Cluster) -> None:
     """Replace the pods of the group whose Services stay."""
-    target = f"daemonset/{STEADY.partition('/')[2]}", f"--namespace={NAMESPACE}"
+    target = "daemonset", STEADY.partition("/")[2], f"--namespace={NAMESPACE}"
     cluster.kubectl("rollout", "restart", *target)
-    cluster.kubectl("rollout", "status", *target, f"--timeout={PATIENCE:.0f}s")
+
+    def is_rolled_out() -> bool:
+        found = json.loads(cluster.kubectl("get", *target, "--output=json").stdout)
+        status = found["status"]
+        counts = {status.get(each, 0) for each in ("updatedNumberScheduled", "numberAvailable")}
+        return status["observedGeneration"] == found["metadata"]["generation"] and counts == {NODES}
+
+    wait_for("the pods are replaced", is_rolled_out, timeout=PATIENCE, interval=1)
 
 
 def soak(cluster: Cluster, seconds: int) -> bool:
