@@ -171,6 +171,7 @@ class Worker:
                     else:
                         self._pending.confirm(key)
                         await self._reconcile_safely(key)
+                    await asyncio.sleep(0)  # a plan without writes awaits nothing, and a new leader makes thousands
             except QueueClosed:
                 return
 

@@ -50,6 +50,19 @@ def lost_writes() -> float:
     return value
 
 
+async def test_keys_with_nothing_to_do_let_other_tasks_run() -> None:
+    """Each worker processes one key per turn of the loop: otherwise a new leader of many could not renew its lease."""
+    async with running_worker(workers=2) as fixture:
+        for number in range(100):
+            add = fixture.queue.add if number % 2 else fixture.queue.add_low_priority
+            add(Key(KeyKind.SERVICE, f"shop/gone-{number}"))
+        turns = 0
+        while len(fixture.queue):
+            await asyncio.sleep(0)
+            turns += 1
+    assert turns >= 100 / 2
+
+
 async def test_two_services_never_get_one_address() -> None:
     """The claim is in the ledger before the first write is sent, so the second plan sees it although no watch does."""
     async with running_worker(web("shop/a"), web("shop/b"), build.group(), build.pool()) as fixture:
