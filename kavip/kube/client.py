@@ -6,6 +6,7 @@ can determine whether its decision is still valid. Objects are named by key: ``n
 cluster-scoped kind. Request bodies are plain JSON values; results are Structs.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
@@ -15,7 +16,7 @@ from kavip import names
 from kavip.errors import BadInput, Gone
 from kavip.kube import codec, resources
 from kavip.kube.auth import Credentials
-from kavip.kube.codec import Malformed, WatchEvent
+from kavip.kube.codec import Malformed, Page, WatchEvent
 from kavip.kube.resources import Resource, T, split
 from kavip.kube.transport import JSON, TIMEOUT, Guard, Observe, Transport
 
@@ -76,47 +77,69 @@ class Client:
         fields: str = "",
         exactly: str = "",
         on_malformed: Callable[[Malformed], None] | None = None,
-        reuse: Callable[[T], T] | None = None,
+        receive: Callable[[Sequence[T]], Sequence[T]] | None = None,
     ) -> tuple[Sequence[T], str]:
         """
         All objects that match, and the resourceVersion to watch from.
 
-        A malformed object is passed to *on_malformed*; without it the call raises :class:`BadInput`. *reuse* may return
-        an equal object that the caller already has, so that it is not in memory twice. If the token of a next page has
-        expired, everything is listed again without pages. *exactly*: the objects as they were at this resourceVersion;
-        raises :class:`Gone` if the API server does not have it any more.
+        A malformed object is passed to *on_malformed*; without it the call raises :class:`BadInput`. *receive* is
+        called with the objects of each page, and may return equal objects that the caller already has, so that they are
+        not in memory twice. If the token of a next page has expired, everything is listed again without pages.
+        *exactly*: the objects as they were at this resourceVersion; raises :class:`Gone` if the API server does not
+        have it any more.
         """
         path, query = resource.path(namespace), _selection(labels, fields)
         if exactly:
             query |= {"resourceVersion": exactly, "resourceVersionMatch": "Exact"}
+        paged = {**query, "limit": str(resource.page_size)}
         try:
-            return await self._pages(resource, path, {**query, "limit": str(resource.page_size)}, on_malformed, reuse)
+            return await self._all_pages(resource, path, paged, on_malformed, receive)
         except Gone:
-            return await self._pages(resource, path, query, on_malformed, reuse)
+            return await self._all_pages(resource, path, query, on_malformed, receive)
 
-    async def _pages(
+    async def _all_pages(
         self,
         resource: Resource[T],
         path: str,
         query: dict[str, str],
         on_malformed: Callable[[Malformed], None] | None,
-        reuse: Callable[[T], T] | None,
+        receive: Callable[[Sequence[T]], Sequence[T]] | None,
     ) -> tuple[Sequence[T], str]:
         items: list[T] = []
         malformed: list[Malformed] = []
-        accept = _accepted(resource, "PartialObjectMetadataList")
-        while True:
-            answer = await self._transport.send("GET", path, query=query, accept=accept, timeout=_LIST_TIMEOUT)
-            page = codec.decode_page(resource, answer)
-            items += map(reuse, page.items) if reuse else page.items
-            malformed += page.malformed
-            if not page.next_page:
-                break
-            first = {name: text for name, text in query.items() if not name.startswith("resourceVersion")}
-            query = {**first, "continue": page.next_page}  # the token has the version
+        version = ""
+        async with aclosing(self._pages(resource, path, query)) as pages:
+            async for page in pages:
+                found, unread = page.decode()
+                items += receive(found) if receive else found
+                malformed += unread
+                version = page.version
         for each in malformed:
             (on_malformed or _raise)(each)
-        return items, page.version
+        return items, version
+
+    async def _pages(self, resource: Resource[T], path: str, query: dict[str, str]) -> AsyncGenerator[Page[T], None]:
+        """The pages of a list. The API server already prepares the next one while the caller decodes one."""
+        accept = _accepted(resource, "PartialObjectMetadataList")
+
+        def request(query: dict[str, str]) -> asyncio.Task[bytes]:
+            call = self._transport.send("GET", path, query=query, accept=accept, timeout=_LIST_TIMEOUT)
+            return asyncio.create_task(call, name=f"kube:list {resource.plural}")
+
+        first = {name: text for name, text in query.items() if not name.startswith("resourceVersion")}
+        answer = request(query)
+        try:
+            while True:
+                page = codec.open_page(resource, await answer)
+                if not page.next_page:
+                    yield page
+                    return
+                answer = request({**first, "continue": page.next_page})  # the token has the version
+                await asyncio.sleep(0)  # the request leaves before the caller decodes
+                yield page
+        finally:
+            answer.cancel()
+            await asyncio.gather(answer, return_exceptions=True)
 
     @asynccontextmanager
     async def watch(

@@ -106,16 +106,6 @@ class _Version(Wire, frozen=True):
     git_version: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
-    """One page of a list: decoded and malformed objects, and the token of the *next_page*, or ""."""
-
-    items: list[T]
-    malformed: list[Malformed]
-    version: str
-    next_page: str
-
-
 def decode(resource: Resource[T], raw: bytes | Raw) -> T | Malformed:
     """Decode one object."""
     try:
@@ -125,20 +115,14 @@ def decode(resource: Resource[T], raw: bytes | Raw) -> T | Malformed:
         return Malformed(identity.key, identity.resource_version, _one_line(error))
 
 
-def decode_page(resource: Resource[T], raw: bytes) -> Page[T]:
-    """Decode a page of a list; anything else is :class:`Unavailable`: it is probably the error page of a proxy."""
+def open_page(resource: Resource[T], raw: bytes) -> "Page[T]":
+    """Read the envelope of a page of a list; anything else is :class:`Unavailable`: probably the page of a proxy."""
     envelope, decode_object = _envelope(_List, raw, f"the list of {resource.plural}")
     if not envelope.metadata.resource_version:  # otherwise ``{}`` would be an empty list, and delete everything
         raise _not_kubernetes(f"the list of {resource.plural}", "no metadata.resourceVersion")
-    items: list[T] = []
-    malformed: list[Malformed] = []
-    for each in envelope.items or ():
-        value = decode_object(resource, each)
-        if isinstance(value, Malformed):
-            malformed.append(value)
-        else:
-            items.append(value)
-    return Page(items, malformed, envelope.metadata.resource_version, envelope.metadata.next_page)
+    return Page(
+        envelope.metadata.resource_version, envelope.metadata.next_page, resource, envelope.items or [], decode_object
+    )
 
 
 def decode_event(resource: Resource[T], line: bytes) -> WatchEvent[T]:
@@ -201,6 +185,29 @@ def encode(body: Any) -> bytes:
 
 class _Decode(Protocol):
     def __call__(self, resource: Resource[T], raw: Raw, /) -> T | Malformed: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """One page of a list: its *version*, the token of the *next_page*, or "", and its objects, not decoded yet."""
+
+    version: str
+    next_page: str
+    _resource: Resource[T]
+    _items: list[Raw]
+    _decode: _Decode
+
+    def decode(self) -> tuple[list[T], list[Malformed]]:
+        """The objects, and those that are malformed."""
+        items: list[T] = []
+        malformed: list[Malformed] = []
+        for each in self._items:
+            value = self._decode(self._resource, each)
+            if isinstance(value, Malformed):
+                malformed.append(value)
+            else:
+                items.append(value)
+        return items, malformed
 
 
 def _envelope(kind: type[_Any], raw: bytes, what: str) -> tuple[_Any, _Decode]:

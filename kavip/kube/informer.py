@@ -18,7 +18,7 @@ A watch lags behind by an unknown time. A caller that must see everything writte
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -159,13 +159,25 @@ class Informer(Generic[T]):
         self._started += 1
         malformed: list[Malformed] = []
         items, version = await self._client.list(
-            self.resource, **self._selection, on_malformed=malformed.append, reuse=self._reuse
+            self.resource, **self._selection, on_malformed=malformed.append, receive=self._receive
         )
         self._replace(items, malformed)
         self._version = version
         self.seen_since = self.seen_since or version
         self.is_available = True
         self._mark_listed()
+
+    def _receive(self, page: Sequence[T]) -> Sequence[T]:
+        """
+        The objects of a page of a list.
+
+        The first list is stored page by page, while the API server prepares the next page. A later one is stored at
+        once (:meth:`_replace`).
+        """
+        items = [self._reuse(each) for each in page]
+        if not self.synced.is_set():
+            self._notify(self._store(items))
+        return items
 
     def _reuse(self, obj: T) -> T:
         """The stored object if it is the same version; otherwise a list would keep a second copy of every object."""
@@ -239,15 +251,22 @@ class Informer(Generic[T]):
 
     def _replace(self, items: Iterable[T], malformed: Iterable[Malformed]) -> None:
         """Replace the store by a list. Deletions are notified first, because they free addresses."""
-        new = {obj.metadata.key: obj for obj in items}
+        items = list(items)
         unread = {each.key: each for each in malformed}
-        deleted = [(self._objects.pop(key), None) for key in sorted(self._objects.keys() - new.keys() - unread.keys())]
-        changes = [change for key in sorted(new) for change in _changes(self._objects.get(key), new[key])]
-        self._objects.update(new)
+        gone = self._objects.keys() - {obj.metadata.key for obj in items} - unread.keys()
+        deleted = [(self._objects.pop(key), None) for key in sorted(gone)]
+        changes = self._store(items)
         self._malformed = {key: error for key, error in self._malformed.items() if key in unread}
         for each in unread.values():
             self._log_malformed(each)
         self._notify([*deleted, *changes])
+
+    def _store(self, items: Iterable[T]) -> list[tuple[T | None, T | None]]:
+        """Store *items*; returns the changes, sorted by key."""
+        new = {obj.metadata.key: obj for obj in items}
+        changes = [change for key in sorted(new) for change in _changes(self._objects.get(key), new[key])]
+        self._objects.update(new)
+        return changes
 
     def _notify(self, changes: Iterable[tuple[T | None, T | None]]) -> None:
         for old, new in changes:

@@ -3,17 +3,21 @@
 import asyncio
 import json
 import os
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
 
 from kavip import __version__, errors
+from kavip.api.workload import ConfigMap
 from kavip.kube import auth, transport
 from kavip.kube.client import Client
 from kavip.kube.codec import Malformed
 from kavip.kube.resources import CONFIGMAPS, NODES, POOLS
+from kavip.kube.transport import Transport
 from tests.kube.conftest import until
 from tests.kube.fakeapi import FakeApi, configmap, kubeconfig, refusal, serving
 
@@ -100,6 +104,26 @@ async def test_calls_have_a_user_agent_and_are_counted(tmp_path: Path) -> None:
             await client.get(CONFIGMAPS, "a/b")
     assert fake.headers["User-Agent"] == f"kavip/{__version__}"
     assert seen == [("GET", 404)]
+
+
+async def test_the_next_page_is_requested_before_a_page_is_read(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API server prepares it meanwhile."""
+    fake, client = api
+    for number in range(2 * CONFIGMAPS.page_size + 1):
+        fake.objects[f"a/c{number:04}"] = configmap(f"a/c{number:04}", 1)
+    happened, send = list[str](), Transport.send
+
+    async def record(self: Transport, *args: Any, **more: Any) -> bytes:
+        happened.append("request")
+        return await send(self, *args, **more)
+
+    def receive(page: Sequence[ConfigMap]) -> Sequence[ConfigMap]:
+        happened.append("read")
+        return page
+
+    monkeypatch.setattr(Transport, "send", record)
+    await client.list(CONFIGMAPS, receive=receive)
+    assert happened == ["request", "request", "read", "request", "read", "read"]
 
 
 async def test_an_expired_page_restarts_the_list_without_pages(api: Api) -> None:

@@ -39,9 +39,10 @@ def test_an_error_has_no_value(raw: bytes, key: str, why: str) -> None:
 def test_a_page_keeps_the_valid_objects() -> None:
     """A malformed item affects no other item."""
     items = [GOOD, GOOD | {"data": 5}, GOOD]
-    page = codec.decode_page(CONFIGMAPS, json.dumps({"metadata": {"resourceVersion": "9"}, "items": items}).encode())
-    assert [item.metadata.key for item in page.items] == ["a/b", "a/b"]
-    assert [each.key for each in page.malformed] == ["a/b"]
+    page = codec.open_page(CONFIGMAPS, json.dumps({"metadata": {"resourceVersion": "9"}, "items": items}).encode())
+    found, malformed = page.decode()
+    assert [item.metadata.key for item in found] == ["a/b", "a/b"]
+    assert [each.key for each in malformed] == ["a/b"]
     assert (page.version, page.next_page) == ("9", "")
 
 

@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 
 from kavip.api.workload import ConfigMap
-from kavip.kube.resources import Resource
+from kavip.kube.resources import CONFIGMAPS, Resource
 from tests.kube.conftest import running, until
 from tests.kube.fakeapi import configmap, line, refusal
 from tests.kube.informers import OPTIONAL, SPARE, Api, Log, following, informer_of, once, phrases, recorder
@@ -27,6 +27,52 @@ async def test_the_store_follows_and_subscribers_are_notified_in_order(api: Api)
     assert list(informer.store) == ["a/one"]
     assert fake.watches[0]["allowWatchBookmarks"] == "true"
     assert 54 <= int(fake.watches[0]["timeoutSeconds"]) <= 66
+
+
+async def test_the_first_list_is_stored_page_by_page(api: Api) -> None:
+    """It counts as synced after the last one."""
+    fake, client = api
+    for number in range(2 * CONFIGMAPS.page_size + 1):
+        await fake.put(f"a/c{number:02}")
+    may_answer = asyncio.Event()
+
+    async def hold(request: web.Request) -> None:
+        if "continue" in request.query:
+            await may_answer.wait()
+
+    fake.fault = hold
+    informer = informer_of(client)
+    notified = recorder(informer)
+    async with running(informer.run()):
+        await until(lambda: notified)
+        assert len(notified) == len(informer.store) == CONFIGMAPS.page_size
+        assert not informer.synced.is_set()
+        may_answer.set()
+        await informer.synced.wait()
+    assert len(notified) == len(informer.store) == 2 * CONFIGMAPS.page_size + 1
+
+
+async def test_what_goes_during_the_first_list_is_not_kept(api: Api) -> None:
+    """The list begins again when its second page has expired, and an object of the first page is gone."""
+    fake, client = api
+    for number in range(CONFIGMAPS.page_size + 1):
+        await fake.put(f"a/c{number:02}")
+
+    async def expire(request: web.Request) -> web.StreamResponse | None:
+        if "continue" not in request.query:
+            return None
+        await until(lambda: informer.store)
+        del fake.objects["a/c00"]
+        return refusal(410, "Expired")
+
+    fake.fault = expire
+    informer = informer_of(client)
+    notified = recorder(informer)
+    async with running(informer.run()):
+        await informer.synced.wait()
+    assert list(informer.store) == [f"a/c{number:02}" for number in range(1, CONFIGMAPS.page_size + 1)]
+    assert notified[-2:] == [f"+a/c{CONFIGMAPS.page_size:02}", "-a/c00"]
+    assert len(notified) == CONFIGMAPS.page_size + 2
 
 
 @pytest.mark.parametrize("how", ["status", "event"])
