@@ -11,7 +11,7 @@ import errno
 import gc
 import resource
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Any, Final
 
@@ -37,6 +37,8 @@ from kavip.webhook.certs.clientca import read_client_ca
 from kavip.webhook.certs.source import certificate_source, hands_over
 from kavip.webhook.server import WebhookServer
 
+COLLECTION_INTERVAL: Final = 10.0
+"""Seconds between two collections of garbage while the caches fill: an API server may be away for hours."""
 _FILES: Final = 4096
 
 log = structlog.get_logger()
@@ -98,7 +100,7 @@ class App:
             await stack.enter_async_context(self._metrics(start))
             for informer in self._caches.informers:
                 start(self._caches.fill(informer), f"inform {informer.resource.kind}")
-            start(self._freeze_caches(), "freeze caches")
+            start(freeze_when(self._caches.synced), "freeze caches")
             if "webhook" in self._roles:
                 await stack.enter_async_context(self._webhook(start))
             if "controller" in self._roles:
@@ -116,12 +118,6 @@ class App:
             yield "shutting down"
         yield from self._caches.unready()
         yield from filter(None, (unready() for unready in self._webhook_unready))
-
-    async def _freeze_caches(self) -> None:
-        """Exempt the filled caches from garbage collection, which would stop the loop for 0.1 s at 10,000 Services."""
-        await self._caches.synced()
-        gc.collect()
-        gc.freeze()
 
     @asynccontextmanager
     async def _metrics(self, start: Start) -> AsyncIterator[None]:
@@ -236,6 +232,26 @@ class App:
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
+
+
+async def freeze_when(filled: Callable[[], Awaitable[None]]) -> None:
+    """
+    Exempt the caches from garbage collection when they are *filled*: it would stop the loop, 0.1 s at 10,000 Services.
+
+    Until then garbage is collected only every :data:`COLLECTION_INTERVAL`. A collection visits all objects, and of what
+    fills the caches it could free nothing.
+    """
+    gc.disable()
+    gc.freeze()  # the modules
+    try:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(COLLECTION_INTERVAL):
+                    return await filled()
+            gc.collect()
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @contextmanager
