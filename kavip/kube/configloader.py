@@ -1,9 +1,9 @@
 """
-kubernetes_asyncio's configuration without the 800 generated modules that its package ``client`` imports.
+kubernetes_asyncio's configuration without the rest of the library, which its packages import.
 
-kavip uses none of these models; they cost 36 MiB and a third of a second at each start (measured with version 36). So
-this module registers its own ``client`` package with the real path. The classes that are needed can be imported from
-it by name; the others cannot.
+kavip uses neither the 800 generated models, which cost 36 MiB and a third of a second at each start (measured with
+version 36), nor clients, watches and time zones. So this module registers empty packages with the real paths. The
+modules below them can be imported by their own names.
 """
 
 import sys
@@ -14,26 +14,28 @@ from typing import Any, Final
 
 _PACKAGE: Final = "kubernetes_asyncio"
 _CLIENT: Final = f"{_PACKAGE}.client"
-_MODULES: Final = {"ApiClient": f"{_CLIENT}.api_client", "Configuration": f"{_CLIENT}.configuration"}
 
 
 class _ClientPackage(ModuleType):
-    """The package ``client`` with two classes."""
+    """The package ``client`` with the class that the configuration needs, and the name of one that it does not call."""
+
+    class ApiClient:
+        """kavip has its own client."""
 
     def __getattr__(self, name: str) -> Any:
-        if name not in _MODULES:
+        if name != "Configuration":
             raise AttributeError(f"{_CLIENT}.{name} is not loaded; see {__name__}")
-        return getattr(import_module(_MODULES[name]), name)
+        return import_module(f"{_CLIENT}.configuration").Configuration
 
 
 def _install() -> None:
-    spec = find_spec(_PACKAGE)
-    if spec is None or _CLIENT in sys.modules:  # the whole package is loaded already
+    if _PACKAGE in sys.modules:  # the whole package is loaded already
         return
-    client = _ClientPackage(_CLIENT)
-    client.__path__ = [f"{place}/client" for place in spec.submodule_search_locations or ()]
-    sys.modules[_CLIENT] = client
-    sys.modules[f"{_CLIENT}.models"] = ModuleType(f"{_CLIENT}.models")
+    spec = find_spec(_PACKAGE)
+    places = list(spec.submodule_search_locations or ()) if spec is not None else []
+    library, client = ModuleType(_PACKAGE), _ClientPackage(_CLIENT)
+    library.__path__, client.__path__ = places, [f"{place}/client" for place in places]
+    sys.modules[_PACKAGE], sys.modules[_CLIENT] = library, client
 
 
 _install()
