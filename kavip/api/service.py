@@ -172,7 +172,8 @@ class Service(Wire, frozen=True):
     @property
     def virtual_ips(self) -> tuple[Address, ...]:
         """The VIPs of the Service: the union of status and ``externalIPs``, sorted."""
-        return tuple(sorted({*(self.ingress_addresses if self.is_load_balancer else ()), *self.external_addresses}))
+        shown, external = self.ingress_addresses if self.is_load_balancer else (), self.external_addresses
+        return tuple(sorted({*shown, *external})) if external or len(shown) > 1 else shown
 
     @property
     def address_count(self) -> int | None:

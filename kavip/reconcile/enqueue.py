@@ -195,9 +195,10 @@ def _is_satisfied(snapshot: Snapshot, service: Service) -> bool:
     if not snapshot.ledger.is_satisfied(service.key) or service.metadata.annotation(names.REASSIGN_ANNOTATION):
         return False
     held, pool_name = service.ingress_addresses, service.metadata.annotation(names.POOL_ANNOTATION)
-    places = {pool.name for address in held if (pool := snapshot.parsed_pools.pool_of(address))}
-    requested = len(service.spec.ip_families or ()) * (service.address_count or 1)
-    return len(held) >= requested and (not pool_name or places == {pool_name})
+    if len(held) < len(service.spec.ip_families or ()) * (service.address_count or 1):
+        return False
+    pools = (snapshot.parsed_pools.pool_of(address) for address in held)
+    return not pool_name or {pool.name for pool in pools if pool} == {pool_name}
 
 
 def may_be_ours(service: Service) -> bool:

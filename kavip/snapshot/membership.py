@@ -90,11 +90,18 @@ class Membership:
         """
         before = _move(key, declared, self._declared, self._candidates)
         chosen = _move(key, recorded or None, self._recorded, self._choosers)
+        if not self._is_read:
+            return
         names = {self._default if name == _PLAIN else name for name in (before, declared) if name is not None}
         for each in names | {chosen or "", recorded}:
             for rows in (self._members, self._parts, self._derived):
                 if (row := rows.get(each)) is not None:
                     row.stale.add(key)
+
+    @property
+    def _is_read(self) -> bool:
+        """Whether members of any group were requested: not while caches fill."""
+        return bool(self._members or self._parts or self._derived)
 
     def choosers(self, group: str) -> tuple[str, ...]:
         """The Services that declare no group and for which kavip chose *group*, sorted."""
@@ -107,7 +114,7 @@ class Membership:
 
     def invalidate_namespace(self, namespace: str) -> None:
         """The Services of *namespace* may belong to other groups now."""
-        if self._members or self._parts or self._derived:  # not while caches fill
+        if self._is_read:
             self.invalidate([key for key in self._declared if key.startswith(f"{namespace}/")])
 
     def invalidate(self, keys: Iterable[str]) -> None:
