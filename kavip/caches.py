@@ -99,6 +99,8 @@ class Caches:
         slices: Resource[Any] = resources.ENDPOINT_SLICES
         self._slices: Informer[Object] = Informer(client, slices, labels=selector(()))
         self._slices.subscribe(self._update)
+        self._followed: frozenset[str] = frozenset()
+        """The Services whose EndpointSlices are read; the webhook's decisions read only those of the API server."""
         self.informers.append(self._slices)
         self._monitoring: list[Informer[Owned]] = []
         for namespace in sorted(group_namespaces) or [""] if owned else ():
@@ -251,8 +253,9 @@ class Caches:
             self.snapshot.put(new)
         elif old is not None:
             self.snapshot.drop(KINDS[type(old)], old.metadata.key)
-        if self._owned:  # the webhook's decisions read only the addresses of the API server
-            self._slices.select(selector(self.snapshot.followed))
+        if self._owned and self._followed != self.snapshot.followed:
+            self._followed = frozenset(self.snapshot.followed)
+            self._slices.select(selector(self._followed))
         changed = new or old
         sent = self.pending.pop_sent(changed.key) if isinstance(changed, Service) else None
         if self._enqueue is not None:
