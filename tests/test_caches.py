@@ -204,12 +204,22 @@ def test_services_share_the_texts_that_recur(is_listed: bool) -> None:
 
     def stored(name: str) -> Service:
         conditions = [
-            {"type": f"kavip.io/{kind}", "status": "True", "reason": "R", "message": name, "lastTransitionTime": "t"}
-            for kind in ("AddressAssigned", "Advertised")
+            {"type": f"kavip.io/{kind}", "status": "True", "reason": "R", "message": text, "lastTransitionTime": "t"}
+            for kind, text in (("AddressAssigned", name), ("Programmed", "every node runs it"))
         ]
-        spec = {"type": "LoadBalancer"}
-        metadata = {"namespace": "shop", "name": name, "resourceVersion": f"{len(services.store) + 1}"}
-        raw = msgspec.json.encode({"metadata": metadata, "spec": spec, "status": {"conditions": conditions}})
+        spec = {
+            "type": "LoadBalancer",
+            "ipFamilies": ["IPv4"],
+            "ipFamilyPolicy": "SingleStack",
+            "ports": [{"port": 80}],
+            "clusterIP": "10.96.0.1",
+            "clusterIPs": ["10.96.0.1"],
+        }
+        notes = {names.GROUP_ANNOTATION: "lb/edge", names.POOL_ANNOTATION: "p", "other": name}
+        version = f"{len(services.store) + 1}"
+        metadata = {"namespace": "shop", "name": name, "resourceVersion": version, "annotations": notes}
+        status = {"loadBalancer": {"ingress": [{"ip": "192.0.2.1", "ipMode": "VIP"}]}, "conditions": conditions}
+        raw = msgspec.json.encode({"metadata": metadata, "spec": spec, "status": status})
         found = decode(resources.SERVICES, raw)
         assert isinstance(found, Service)
         if is_listed:
@@ -220,12 +230,19 @@ def test_services_share_the_texts_that_recur(is_listed: bool) -> None:
         kept: Service = services.store[f"shop/{name}"]
         return kept
 
-    def texts(service: Service) -> list[str]:
+    def shared(service: Service) -> list[object]:
+        spec, notes = service.spec, service.metadata.annotations or {}
         found = service.status.conditions or []
         conditions = [
             text for each in found for text in (each.type, each.status, each.reason, each.last_transition_time)
         ]
-        return [service.metadata.namespace, service.spec.type, *conditions]
+        own = [service.metadata.namespace, notes[names.GROUP_ANNOTATION], notes[names.POOL_ANNOTATION]]
+        modes = [each.ip_mode for each in service.status.load_balancer.ingress or ()]
+        specified = [spec.type, spec.ip_family_policy, spec.ip_families, spec.ports]
+        return [*own, *modes, *specified, *conditions, found[-1].message]
 
-    pairs = zip(texts(stored("web")), texts(stored("api")), strict=True)
-    assert [one is other for one, other in pairs] == [True] * 10
+    web, api = stored("web"), stored("api")
+    pairs = zip(shared(web), shared(api), strict=True)
+    assert [one is other for one, other in pairs] == [True] * 17
+    assert [web.spec.cluster_ip] == web.spec.cluster_ips
+    assert web.spec.cluster_ip is (web.spec.cluster_ips or [""])[0]

@@ -1,6 +1,7 @@
 """``v1.Service``: the parts that kavip reads."""
 
 from enum import StrEnum
+from functools import lru_cache
 from sys import intern
 from typing import Final
 
@@ -11,6 +12,11 @@ from kavip.api import conditions
 from kavip.api.address import Address, read_address
 from kavip.api.meta import Condition, Metadata, Wire, field
 
+_COMMON_ANNOTATIONS: Final = frozenset({names.GROUP_ANNOTATION, names.POOL_ANNOTATION})
+"""Annotations with the same value on many Services."""
+_FAMILIES: Final = {tuple(each): each for each in (["IPv4"], ["IPv6"], ["IPv4", "IPv6"], ["IPv6", "IPv4"])}
+"""One list for all Services with these families."""
+_FEW_PORTS: Final = 4
 _COUNTS: Final = {str(number): number for number in range(1, names.MAX_VIPS + 1)}
 
 
@@ -192,13 +198,34 @@ def share_texts(service: Service) -> Service:
 
     It changes an immutable object, so it is for one that was just decoded. The values stay equal.
     """
+    spec, status, notes = service.spec, service.status, service.metadata.annotations or {}
     _share(service.metadata, "namespace")
-    _share(service.spec, "type")
-    for condition in service.status.conditions or ():
-        for name in ("type", "status", "reason", "last_transition_time"):
-            _share(condition, name)
+    for key in notes.keys() & _COMMON_ANNOTATIONS:
+        notes[key] = intern(notes[key])
+    _share(spec, "type", "ip_family_policy")
+    if (families := _FAMILIES.get(tuple(spec.ip_families or ()))) is not None:
+        force_setattr(spec, "ip_families", families)
+    if spec.ports and len(spec.ports) <= _FEW_PORTS:
+        force_setattr(spec, "ports", _one_list(tuple(spec.ports)))
+    if spec.cluster_ips and spec.cluster_ips[0] == spec.cluster_ip:
+        force_setattr(spec, "cluster_ip", spec.cluster_ips[0])
+    for entry in status.load_balancer.ingress or ():
+        _share(entry, "ip_mode")
+    for condition in status.conditions or ():
+        _share(condition, "type", "status", "reason", "last_transition_time")
+        if condition.type == names.ConditionType.SERVICE_PROGRAMMED:  # it says the same of all Services of a group
+            _share(condition, "message")
     return service
 
 
-def _share(part: Wire, name: str) -> None:
-    force_setattr(part, name, intern(str(getattr(part, name))))  # str(): members of an enum cannot be interned
+@lru_cache(4096)
+def _one_list(ports: tuple[ServicePort, ...]) -> list[ServicePort]:
+    """One list for all Services with these *ports*; nothing changes it."""
+    return list(ports)
+
+
+def _share(part: Wire, *fields: str) -> None:
+    for name in fields:
+        text = getattr(part, name)
+        if text is not None:
+            force_setattr(part, name, intern(text if type(text) is str else str(text)))  # no member of an enum
