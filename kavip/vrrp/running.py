@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from sys import intern
 from types import MappingProxyType
 from typing import Final
 
@@ -115,7 +116,7 @@ def _instance(name: str, block: str) -> RunningInstance | None:
 
 
 def _virtual_ips(block: str) -> tuple[VirtualIP, ...]:
-    found = (_virtual_ip(*parts) for parts in _ADDRESS.findall(block))
+    found = (_virtual_ip(text, intern(prefix), intern(place)) for text, prefix, place in _ADDRESS.findall(block))
     return tuple(each for each in found if each is not None)
 
 
