@@ -46,14 +46,23 @@ class SharingTerms(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """The terms on which a Service holds an address: age decides a contest, the others decide about sharing."""
+    """
+    The terms on which a Service holds an address: age decides a contest, the others decide about sharing.
+
+    *created*: a timestamp, or :data:`YOUNGEST`.
+    """
 
     key: str
     namespace: str
-    age: tuple[str, str]
+    created: str
     sharing: SharingTerms | None
     ports: frozenset[Port]
     leaving: bool  # in deletion; it holds its addresses until it is deleted
+
+    @property
+    def age(self) -> tuple[str, str]:
+        """Sorts the oldest Service first; ends with the key."""
+        return self.created, self.key
 
     def __str__(self) -> str:
         """The Service, as messages name it."""
@@ -169,7 +178,7 @@ def read_request(service: Service, *, group: str | None = None) -> tuple[Request
 
 def terms_of_unknown(key: str) -> Terms:
     """The terms of a Service of which only the key is known: the youngest, without sharing."""
-    return Terms(key, key.partition("/")[0], (YOUNGEST, key), None, frozenset(), leaving=False)
+    return Terms(key, key.partition("/")[0], YOUNGEST, None, frozenset(), leaving=False)
 
 
 def _take(annotation: Annotation[T], service: Service, findings: list[Refusal]) -> T | None:
@@ -275,8 +284,8 @@ def _terms(service: Service, key: str, group: str, sharing_key: str | None) -> T
         backend = tuple(sorted((spec.selector or {}).items())) if is_local else None
         sharing = SharingTerms(meta.namespace, sharing_key, group, backend)
     ports = frozenset((port.protocol, port.port) for port in spec.ports or ()) if sharing else _NO_PORTS
-    age = meta.creation_timestamp or YOUNGEST, key
-    return Terms(key, meta.namespace, age, sharing, ports, leaving=bool(meta.deletion_timestamp))
+    created = meta.creation_timestamp or YOUNGEST
+    return Terms(key, meta.namespace, created, sharing, ports, leaving=bool(meta.deletion_timestamp))
 
 
 def _has_alien_entries(service: Service) -> bool:
