@@ -22,10 +22,10 @@ T = TypeVar("T", bound=Service | KeepalivedGroup | VIPPool)
 ABSENT: Final = (b"", b"null")
 MAX_ITEMS: Final = 32_768
 """Items of spec, labels and annotations together: a Service with six thousand ports, or any group or pool."""
-_FEW_ITEMS: Final = 512  # of a whole object that is decoded at once
-_FEW_BYTES: Final = 64 * 1024
+FEW_ITEMS: Final = 512
+FEW_BYTES: Final = 64 * 1024
+"""The most items and bytes of a whole object that is decoded at once."""
 _SLICE: Final = 64 * 1024
-_OPENING: Final = (b",", b"{", b"[")
 _DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _SKIPPED_STATUS: Final[dict[type, tuple[int, Any]]] = {
     # kavip writes at most 32 addresses, so a status with so many entries is another controller's
@@ -75,10 +75,11 @@ class RawObject(Generic[T]):
     def __init__(self, raw: bytes, kind: type[T]) -> None:
         """*raw* is one JSON object."""
         self._raw, self._kind = raw, kind
+        self.is_small = len(raw) <= FEW_BYTES and not has_more_items(raw, than=FEW_ITEMS)
 
     def decode(self) -> T:
         """The object, a status with too many items replaced; raises :class:`OverBudget` above :data:`MAX_ITEMS`."""
-        if len(self._raw) <= _FEW_BYTES and not has_more_items(self._raw, than=_FEW_ITEMS):
+        if self.is_small:
             small: T = _read(_DECODERS[self._kind], self._raw, self._kind)
             return small
         parts, metadata = self._parts
@@ -155,7 +156,8 @@ def has_more_items(*parts: bytes, than: int) -> bool:
     count = 0
     for part in parts:
         for start in range(0, len(part), _SLICE):
-            count += sum(part.count(each, start, start + _SLICE) for each in _OPENING)
+            end = start + _SLICE
+            count += part.count(b",", start, end) + part.count(b"{", start, end) + part.count(b"[", start, end)
             if count > than:
                 return True
     return False

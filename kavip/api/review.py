@@ -7,31 +7,31 @@ the UID of the request. :func:`decode_objects` then decodes the objects as the k
 of an object.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar, get_args, get_origin
 
 import msgspec
 
 from kavip import names
-from kavip.api.group import KeepalivedGroup
+from kavip.api.group import GroupSpec, KeepalivedGroup
 from kavip.api.meta import LabelSelector, Wire
-from kavip.api.pool import VIPPool
+from kavip.api.pool import PoolSpec, VIPPool
 from kavip.api.rawobject import ABSENT, OverBudget, RawObject, UncheckedUpdate
 from kavip.api.scheduling import REQUIRED_TERMS, count_node_selector_terms
-from kavip.api.service import Service
+from kavip.api.service import Service, ServiceSpec
 from kavip.errors import BadInput
 
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
 MAX_USER_INFO: Final = 64 * 1024
 """Bytes of ``userInfo``: a user in a thousand groups."""
+_NAMES: Final = ("uid", "name", "namespace", "kind.group", "kind.version", "kind.kind")
 _MAX_NAME: Final = 1024  # characters of a name in the envelope; the API server allows 253
 _MAX_ANNOTATIONS: Final = 256 * 1024  # bytes; the limit of the API server itself
 _MAX_ENTRIES: Final = 1024  # twice the limit of any field in the CRDs
 _MAX_TERMS: Final = 64  # matchLabels or matchExpressions of a selector; twice the limit of the CRDs
 _MAX_NODE_TERMS: Final = 32  # alternatives of a node affinity; each Node is compared with each
-_COLLECTIONS: Final = (list, dict)
+_LARGE_TYPES: Final = {list, dict, LabelSelector}
 _PORTS: Final = "ports"  # of a Service; their items are counted, and a rule costs no more with many of them
 
 T = TypeVar("T", bound=Service | KeepalivedGroup | VIPPool)
@@ -130,8 +130,7 @@ class ReviewResponse(Wire, frozen=True):
     response: AdmissionResponse
 
 
-@dataclass(frozen=True, slots=True)
-class Review(Generic[T]):
+class Review(NamedTuple, Generic[T]):
     """The input of the policy: *subject* is the object to evaluate, for a DELETE the deleted object."""
 
     operation: Operation
@@ -174,12 +173,11 @@ def decode_request(body: bytes) -> AdmissionRequest:
     request = review.request
     if not request.uid:
         raise BadInput("request.uid", "", "want the UID for the response")
-    for name, text in (
-        *(("uid", request.uid), ("name", request.name), ("namespace", request.namespace)),
-        *(("kind.group", request.kind.group), ("kind.version", request.kind.version), ("kind.kind", request.kind.kind)),
-    ):
-        if len(text) > _MAX_NAME:
-            raise BadInput(f"request.{name}", f"{len(text):,} characters", f"want at most {_MAX_NAME:,}")
+    kind = request.kind
+    texts = (request.uid, request.name, request.namespace, kind.group, kind.version, kind.kind)
+    if max(map(len, texts)) > _MAX_NAME:
+        name, text = next((name, text) for name, text in zip(_NAMES, texts, strict=True) if len(text) > _MAX_NAME)
+        raise BadInput(f"request.{name}", f"{len(text):,} characters", f"want at most {_MAX_NAME:,}")
     return request
 
 
@@ -236,19 +234,33 @@ def _read_parts(found: Service | KeepalivedGroup | VIPPool) -> object:
 
 def _check_size(found: Service | KeepalivedGroup | VIPPool) -> None:
     """Refuse an absurdly large object: its evaluation would delay other reviews. API servers refuse most of them."""
-    size = sum(len(key) + len(value) for key, value in (found.metadata.annotations or {}).items())
-    if size > _MAX_ANNOTATIONS:
+    annotations, spec = found.metadata.annotations, found.spec
+    if annotations and (size := sum(map(len, annotations)) + sum(map(len, annotations.values()))) > _MAX_ANNOTATIONS:
         raise OverBudget("metadata.annotations", size, f"want at most {_MAX_ANNOTATIONS} bytes")
-    spec = found.spec
-    for name, encoded in zip(spec.__struct_fields__, spec.__struct_encode_fields__, strict=True):
+    for name, path in _LARGE_FIELDS[type(spec)]:
         value = getattr(spec, name)
+        if not value:
+            continue
         if isinstance(value, LabelSelector):
-            _check_terms(f"spec.{encoded}.matchLabels", len(value.match_labels or ()), _MAX_TERMS)
-            _check_terms(f"spec.{encoded}.matchExpressions", len(value.match_expressions or ()), _MAX_TERMS)
-        if isinstance(value, _COLLECTIONS) and len(value) > _MAX_ENTRIES and name != _PORTS:
-            raise OverBudget(f"spec.{encoded}", len(value), f"want at most {_MAX_ENTRIES} entries")
+            _check_terms(f"{path}.matchLabels", len(value.match_labels or ()), _MAX_TERMS)
+            _check_terms(f"{path}.matchExpressions", len(value.match_expressions or ()), _MAX_TERMS)
+        elif len(value) > _MAX_ENTRIES:
+            raise OverBudget(path, len(value), f"want at most {_MAX_ENTRIES} entries")
     if isinstance(found, KeepalivedGroup):
         _check_terms(f"spec.affinity.{REQUIRED_TERMS}", count_node_selector_terms(found.spec), _MAX_NODE_TERMS)
+
+
+def _can_be_large(info: msgspec.structs.FieldInfo) -> bool:
+    """Whether a field holds a list, an object or a selector whose size is checked."""
+    found = {get_origin(each) or each for each in (info.type, *get_args(info.type))}
+    return info.name != _PORTS and not found.isdisjoint(_LARGE_TYPES)
+
+
+_LARGE_FIELDS: Final = {
+    kind: [(info.name, f"spec.{info.encode_name}") for info in msgspec.structs.fields(kind) if _can_be_large(info)]
+    for kind in (ServiceSpec, GroupSpec, PoolSpec)
+}
+"""By kind of spec, the attribute and the path of each of these fields."""
 
 
 def _check_terms(field: str, count: int, most: int) -> None:
@@ -259,8 +271,10 @@ def _check_terms(field: str, count: int, most: int) -> None:
 def _object(raw: bytes, kind: type[T], namespace: str) -> T | None:
     if raw in ABSENT:
         return None
-    found = RawObject(raw, kind).decode()
-    _check_size(found)
+    source = RawObject(raw, kind)
+    found = source.decode()
+    if not source.is_small or kind is not Service:  # a small Service cannot exceed any of these limits
+        _check_size(found)
     return _located(found, namespace)
 
 

@@ -2,14 +2,18 @@
 
 import base64
 import json
+import re
 from typing import Any
 
+import msgspec
 import pytest
 
-from kavip.api import review
+from kavip.api import rawobject, review
+from kavip.api.group import GroupSpec
+from kavip.api.pool import PoolSpec
 from kavip.api.rawobject import OverBudget, UncheckedUpdate
 from kavip.api.review import AdmissionResponse, Operation, Status, StatusCause, StatusDetails
-from kavip.api.service import Service
+from kavip.api.service import Service, ServiceSpec
 from kavip.errors import BadInput
 
 SERVICE: dict[str, Any] = {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"type": "LoadBalancer"}}
@@ -28,6 +32,22 @@ def test_a_create_has_a_new_object_only() -> None:
     parsed_review = review.decode_objects(request, Service)
     assert (parsed_review.operation, parsed_review.old) == (Operation.CREATE, None)
     assert parsed_review.subject.key == "shop/web"
+
+
+def test_a_small_service_exceeds_no_limit() -> None:
+    """The sizes in a small Service are not checked: the limits of small objects are lower, and it has no selector."""
+    assert rawobject.FEW_ITEMS <= review._MAX_ENTRIES
+    assert rawobject.FEW_BYTES <= review._MAX_ANNOTATIONS
+    assert not any("LabelSelector" in str(info.type) for info in msgspec.structs.fields(ServiceSpec))
+
+
+@pytest.mark.parametrize("spec", [ServiceSpec, GroupSpec, PoolSpec])
+def test_every_list_object_and_selector_of_a_spec_is_bounded(spec: type[ServiceSpec | GroupSpec | PoolSpec]) -> None:
+    """Except the ports of a Service, whose items are counted before they are decoded."""
+    large = re.compile(r"list\[|dict\[|.*LabelSelector")
+    fields = {info.name for info in msgspec.structs.fields(spec) if large.match(str(info.type))}
+    assert fields
+    assert {name for name, _ in review._LARGE_FIELDS[spec]} == fields - {"ports"}
 
 
 def test_a_delete_is_about_the_old_object() -> None:
