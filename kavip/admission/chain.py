@@ -13,7 +13,8 @@ annotations.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any, Final, Generic, Self, TypeVar
 
 import msgspec
@@ -98,14 +99,18 @@ class Rule(Generic[T]):
 
 def run(chain: Sequence[Rule[T]], subject: T, context: Context[T], *, since: T | None = None) -> Verdict:
     """Evaluate *chain* for *subject*; *since* is the old object of an UPDATE that the same chain applied to."""
-    found = _Collected()
-    for rule in chain:
+    every = ((rule, finding) for rule in chain for finding in rule.evaluate(subject, context))
+    findings = list(islice(every, MAX_FINDINGS + 1))
+    if not findings:  # most reviews
+        return ALLOWED
+    collected = _Collected()
+    for rule, same_rule in groupby(findings, key=itemgetter(0)):
         ratchet = None if since is None else _Ratchet(rule, subject, since, context)
-        for finding in rule.evaluate(subject, context):
-            found.add(finding, ratchet)
-            if found.count > MAX_FINDINGS:
-                return found.without_rest(is_unchanged=_is_same_object(subject, since))
-    return found.verdict()
+        for _, finding in same_rule:
+            collected.add(finding, ratchet)
+    if len(findings) > MAX_FINDINGS:
+        return collected.without_rest(is_unchanged=_is_same_object(subject, since))
+    return collected.verdict()
 
 
 @dataclass(slots=True)
@@ -117,11 +122,9 @@ class _Collected:
     missing: list[MissingReference] = field(default_factory=list)
     exemptible: set[Refusal] = field(default_factory=set)
     conditional: dict[Refusal, None] = field(default_factory=dict)
-    count: int = 0
 
     def add(self, finding: Finding, ratchet: "_Ratchet[Any] | None") -> None:
         """Sort *finding* in; *ratchet* is that of its rule on an UPDATE."""
-        self.count += 1
         if isinstance(finding, AdmissionWarning):
             self.warnings.append(describe(finding))
             return

@@ -23,18 +23,16 @@ from kavip.snapshot import Snapshot
 def review(request: Review[Any], snapshot: Snapshot, *, options: PolicyOptions = DEFAULTS) -> Verdict:
     """Evaluate *request* against *snapshot*; the verdict has all findings."""
     subject, old = request.subject, request.old
-    context: Context[Any] = Context(snapshot, old, options)
     if request.only_ends_deletion:
         return ALLOWED
+    if isinstance(subject, Service):
+        return _service(request, snapshot, options)
+    context: Context[Any] = Context(snapshot, old, options)
     match subject, request.operation:
         case VIPPool(), Operation.DELETE:
             return run(pools.DELETION, subject, context)
         case KeepalivedGroup(), Operation.DELETE:
             return run(groups.DELETION, subject, context)
-        case _, Operation.DELETE:
-            return ALLOWED
-        case Service(), _:
-            return _service(subject, context)
         case KeepalivedGroup(), _:
             return run(groups.CHAIN, subject, context, since=old)
         case VIPPool(), _:
@@ -47,15 +45,18 @@ def unchecked(error: UncheckedUpdate) -> Verdict:
     return Verdict(warnings=(f"{UNCHANGED}{error}",))
 
 
-def _service(subject: Service, context: Context[Service]) -> Verdict:
-    snapshot, old = context.snapshot, context.old
+def _service(request: Review[Service], snapshot: Snapshot, options: PolicyOptions) -> Verdict:
+    subject, old = request.subject, request.old
+    if request.operation is Operation.DELETE:
+        return ALLOWED
     group = snapshot.group_of(subject)
     if group is None:
-        return run(services.UNMANAGED, subject, context, since=old)
+        return run(services.UNMANAGED, subject, Context(snapshot, old, options), since=old)
     # An unmanaged Service was never evaluated by this chain: when it becomes managed, all rules apply as on creation.
     since = old if old is not None and not _is_unseen(old) and snapshot.group_of(old) is not None else None
     old_group = (snapshot.group_of(since) if since is not None else None) or ""
-    return run(services.CHAIN, subject, Context(snapshot, since, context.options, group, old_group), since=since)
+    chain = services.WITH_GROUP if group in snapshot.groups else services.CHAIN
+    return run(chain, subject, Context(snapshot, since, options, group, old_group), since=since)
 
 
 def _is_unseen(old: Service) -> bool:

@@ -6,9 +6,9 @@ it prints only the message of the status; Helm always does. So this message name
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from kavip.admission.text import counted, shortened
 from kavip.admission.verdict import Verdict, describe, message_of
@@ -24,8 +24,7 @@ FORBIDDEN: Final = frozenset({Reason.NAMESPACE_NOT_ALLOWED, Reason.PERMISSION_MI
 """Reasons of a 403; all others are a 422."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReviewedObject:
+class ReviewedObject(NamedTuple):
     """The object of a review, as ``status.details`` names it."""
 
     kind: str
@@ -47,7 +46,7 @@ def response(uid: str, verdict: Verdict, reviewed: ReviewedObject) -> AdmissionR
         status=None if verdict.allowed else _status(verdict.refusals, reviewed),
         patch=encode(verdict.patch) if verdict.patch else None,
         patch_type="JSONPatch" if verdict.patch else None,
-        warnings=_bounded_warnings(verdict.warnings) or None,
+        warnings=_bounded_warnings(verdict.warnings) if verdict.warnings else None,
     )
 
 

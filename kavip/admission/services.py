@@ -271,10 +271,7 @@ def _annotation(key: str) -> Callable[[Service, str], object]:
     return lambda service, _: service.metadata.annotation(key)
 
 
-CHAIN: Final[tuple[Rule[Service], ...]] = (
-    Rule(group_reference_is_valid, reads=_group_fields),
-    Rule(group_exists, reads=_group_fields),
-    Rule(default_group_exists, reads=_group_fields),
+WITH_GROUP: Final[tuple[Rule[Service], ...]] = (
     Rule(group_is_not_being_deleted, reads=_group_fields),
     Rule(namespace_is_allowed, reads=_group_fields),
     Rule(spread_is_boolean, reads=_annotation(names.SPREAD_ANNOTATION)),
@@ -287,6 +284,13 @@ CHAIN: Final[tuple[Rule[Service], ...]] = (
     Rule(vip_count_is_within_limit, reads=_vips),
     Rule(load_balancer_ip_is_unset, reads=addresses.address_request),
     Rule(annotations_are_known, reads=_annotations),
+)
+"""For a Service whose group exists."""
+CHAIN: Final[tuple[Rule[Service], ...]] = (
+    Rule(group_reference_is_valid, reads=_group_fields),
+    Rule(group_exists, reads=_group_fields),
+    Rule(default_group_exists, reads=_group_fields),
+    *WITH_GROUP,
 )
 UNMANAGED: Final[tuple[Rule[Service], ...]] = (
     Rule(externalips.unmanaged_external_ips_are_allowed, reads=externalips.external_ips),
