@@ -35,10 +35,10 @@ class Annotation(Generic[T]):
         """Set :attr:`field` once: it is read for each Service."""
         object.__setattr__(self, "field", annotation_field(self.key))
 
-    def read(self, annotations: Mapping[str, str] | None) -> T | None:
+    def read(self, annotations: Mapping[str, str]) -> T | None:
         """The parsed value; None if it is absent or empty. Raises :class:`BadInput`."""
-        text = annotations.get(self.key) if annotations else None
-        return self.parse(text, self.field) if text and (text := text.strip()) else None
+        text = annotations.get(self.key, "").strip()
+        return self.parse(text, self.field) if text else None
 
 
 def parse_namespaced(text: str, field: str) -> str:
@@ -155,14 +155,15 @@ def remarks(annotations: Mapping[str, str] | None) -> tuple[str, ...]:
     for key, value in sorted(given.items()):
         if len(found) == _MAX_REMARKS:
             break
-        if is_unknown(key):
+        if key in names.SERVICE_ANNOTATIONS:
+            if not value.strip():
+                found.append(f"{annotation_field(key)}: is empty and counts as absent; remove it")
+        elif is_unknown(key):
             found.append(unknown(key))
         elif (ours := FOREIGN.get(key)) and ours not in given:
             found.append(
                 f"{annotation_field(key)}: is for another load balancer, and kavip does not read it; set {ours}"
             )
-        elif key in names.SERVICE_ANNOTATIONS and not value.strip():
-            found.append(f"{annotation_field(key)}: is empty and counts as absent; remove it")
     return tuple(found)
 
 

@@ -130,10 +130,13 @@ class Record(NamedTuple):
         return (head, kept) if kept else (self.message, ())
 
 
+_NO_RECORD: Final = Record()
+
+
 def read_record(service: Service) -> Record:
     """The record in the status of *service*."""
     found = conditions.find(service.status.conditions, names.ConditionType.ADDRESS_ASSIGNED)
-    return Record(found.reason, found.message) if found else Record()
+    return Record(found.reason, found.message) if found else _NO_RECORD
 
 
 def write_assigned(addresses: Sequence[Address], pools: str, *, adopted: bool = False) -> str:

@@ -133,17 +133,20 @@ def read_request(service: Service, *, group: str | None = None) -> tuple[Request
     """
     findings: list[Refusal] = []
     key, meta, spec = service.key, service.metadata, service.spec
-    declared = _take(annotations.GROUP, service, findings) or ""
+    given = meta.annotations or {}
+    declared = _take(annotations.GROUP, given, findings) or ""
     record = read_record(service)
-    number, most = _count(service, record, findings)
-    requested = _requested(service, number, findings)
-    wanted, legacy = _with_load_balancer_ip(requested, service, number, findings)
+    number, most = _count(given, record, findings)
+    requested = _requested(given, number, findings)
+    has_legacy = bool(spec.load_balancer_ip)
+    wanted, legacy = _with_load_balancer_ip(requested, service, number, findings) if has_legacy else (requested, None)
     families = _families(service, wanted)
-    if number > names.MAX_VIPS // len(families):
+    if number > 1 and number > names.MAX_VIPS // len(families):
         findings.append(_too_many(number, families))
         number = names.MAX_VIPS // len(families)
-    sharing_key = _take(annotations.SHARING_KEY, service, findings)
-    if spec.ip_family_policy == "RequireDualStack" and len(families) < len(FAMILIES):
+    sharing_key = _take(annotations.SHARING_KEY, given, findings)
+    require_all = spec.ip_family_policy == "RequireDualStack"
+    if require_all and len(families) < len(FAMILIES):
         findings.append(
             Refusal(
                 Reason.FAMILY_NOT_AVAILABLE,
@@ -152,7 +155,7 @@ def read_request(service: Service, *, group: str | None = None) -> tuple[Request
                 "spec.ipFamilyPolicy",
             )
         )
-    is_load_balancer = service.is_load_balancer
+    has_status = service.is_load_balancer and bool(service.status.load_balancer.ingress)
     request = Request(
         key=key,
         namespace=meta.namespace,
@@ -160,18 +163,18 @@ def read_request(service: Service, *, group: str | None = None) -> tuple[Request
         families=families,
         number=number,
         most=most,
-        require_all=spec.ip_family_policy == "RequireDualStack",
+        require_all=require_all,
         wanted=tuple(address for address in wanted if address.family in families) if wanted else (),
         legacy=legacy,
-        pool=_take(annotations.POOL, service, findings) or "",
+        pool=_take(annotations.POOL, given, findings) or "",
         group=declared if group is None else group,
         terms=_terms(service, key, declared, sharing_key),
-        reassign=_take(annotations.REASSIGN, service, findings) or False,
-        current=service.ingress_addresses if is_load_balancer else (),
-        alien=is_load_balancer and _has_alien_entries(service),
+        reassign=_take(annotations.REASSIGN, given, findings) or False,
+        current=service.ingress_addresses if has_status else (),
+        alien=has_status and _has_alien_entries(service),
         record=record,
     )
-    if len(request.wanted) < len(wanted):
+    if wanted and len(request.wanted) < len(wanted):
         findings.extend(_without_family(wanted, request))
     return request, tuple(findings)
 
@@ -181,9 +184,8 @@ def terms_of_unknown(key: str) -> Terms:
     return Terms(key, key.partition("/")[0], YOUNGEST, None, frozenset(), leaving=False)
 
 
-def _take(annotation: Annotation[T], service: Service, findings: list[Refusal]) -> T | None:
-    given = service.metadata.annotations
-    if not given or annotation.key not in given:  # most of them
+def _take(annotation: Annotation[T], given: Mapping[str, str], findings: list[Refusal]) -> T | None:
+    if annotation.key not in given:  # most of them
         return None
     try:
         return annotation.read(given)
@@ -192,29 +194,29 @@ def _take(annotation: Annotation[T], service: Service, findings: list[Refusal]) 
         return None
 
 
-def _count(service: Service, record: Record, findings: list[Refusal]) -> tuple[int, int]:
+def _count(given: Mapping[str, str], record: Record, findings: list[Refusal]) -> tuple[int, int]:
     """
     The number of addresses per family that *service* requests, and the number that it may keep.
 
     Without the annotation it keeps any number, as another controller may have written several, unless the annotation
     has been removed: then the *record* still has the number.
     """
-    before, count = len(findings), _take(annotations.COUNT, service, findings)
+    before, count = len(findings), _take(annotations.COUNT, given, findings)
     if count is not None:
         return count, count
     is_removed = len(findings) == before and record.number > 0
     return 1, 1 if is_removed else _ANY_NUMBER
 
 
-def _requested(service: Service, count: int, findings: list[Refusal]) -> tuple[Address, ...]:
+def _requested(given: Mapping[str, str], count: int, findings: list[Refusal]) -> tuple[Address, ...]:
     """The addresses that the annotation names, at most *count* per family."""
-    requested = _take(annotations.ADDRESSES, service, findings) or ()
+    requested = _take(annotations.ADDRESSES, given, findings) or ()
     if not requested or any(each.field == annotations.COUNT.field for each in findings):
         return requested
     for family, number in sorted(Counter(address.family for address in requested).items()):
         if number > count:
             limit = "one" if count == 1 else count
-            field, text = annotations.ADDRESSES.field, service.metadata.annotation(names.ADDRESSES_ANNOTATION)
+            field, text = annotations.ADDRESSES.field, given[names.ADDRESSES_ANNOTATION]
             what = f"has {number} {FAMILY_NAMES[family]} addresses"
             remedy = f"{what}; want at most {limit} per family ({names.COUNT_ANNOTATION})"
             findings.append(Refusal.of(Reason.INVALID_REQUEST, BadInput(field, text.strip(), remedy)))
@@ -289,8 +291,8 @@ def _terms(service: Service, key: str, group: str, sharing_key: str | None) -> T
 
 
 def _has_alien_entries(service: Service) -> bool:
-    entries = service.status.load_balancer.ingress
-    return entries is not None and any(entry.hostname or not read_address(entry.ip) for entry in entries)
+    entries = service.status.load_balancer.ingress or ()
+    return any(entry.hostname or not read_address(entry.ip) for entry in entries)
 
 
 def _without_family(wanted: tuple[Address, ...], request: Request) -> list[Refusal]:
