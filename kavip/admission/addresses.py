@@ -15,7 +15,7 @@ from kavip.admission.verdict import AdmissionWarning, MissingReference, message_
 from kavip.api.refusal import Refusal, annotation_field
 from kavip.api.service import Service
 from kavip.ipam import annotations, messages
-from kavip.ipam.allocate import Allocation, breaks_sharing, decide, left_to_platform
+from kavip.ipam.allocate import Allocation, breaks_sharing, decide, gets_first_addresses, left_to_platform
 from kavip.ipam.ledger.sharing import can_share
 from kavip.ipam.request import Request, read_request
 from kavip.names import Reason
@@ -32,12 +32,11 @@ class _Evaluation:
     request: Request
     decided: Allocation | Refusal
     snapshot: Snapshot
-    labels: Mapping[str, str] | None
+    labels: Mapping[str, str]
 
     @classmethod
-    def of(cls, request: Request, snapshot: Snapshot) -> Self:
-        """Decide as the controller does."""
-        labels = snapshot.namespace_labels(request.namespace)
+    def of(cls, request: Request, snapshot: Snapshot, labels: Mapping[str, str]) -> Self:
+        """Decide as the controller does; *labels* are those of the namespace."""
         decided = decide(request, snapshot.parsed_pools, snapshot.ledger, namespace_labels=labels)
         return cls(request, decided, snapshot, labels)
 
@@ -52,7 +51,10 @@ def addresses_are_available(service: Service, context: Context[Service]) -> Find
     yield from unreadable
     if left_to_platform(request, snapshot.parsed_pools, snapshot.ledger, snapshot.network, ipam=context.options.ipam):
         return
-    found = _Evaluation.of(request, snapshot)
+    labels = snapshot.namespace_labels(request.namespace)
+    if gets_first_addresses(request, snapshot.parsed_pools, snapshot.ledger, namespace_labels=labels):
+        return
+    found = _Evaluation.of(request, snapshot, labels)
     refusal = next((refusal for check in _REFUSALS if (refusal := check(found))), None)
     if refusal is None:
         for warn in _WARNINGS:

@@ -76,6 +76,15 @@ class Selection:
                 return outcome.assign_part(self.ownership, addresses)
         return outcome.refuse(self.ownership, self._no_address(missing, stay, chosen))
 
+    def finds_all(self) -> bool:
+        """Whether there are addresses for all that a Service lacks that has none."""
+        chosen = self.chosen_pool()
+        if isinstance(chosen, Refusal):
+            return False
+        missing = self.request.lacking(())
+        got = self._select(missing, (), chosen)
+        return not isinstance(got, Refusal) and len(got) == len(missing)
+
     def accepts(self, addresses: tuple[Address, ...]) -> bool:
         """Whether the Service takes *addresses*: enough, or the named ones and in number what it has of each family."""
         if self.ownership.is_enough(addresses):
@@ -157,7 +166,7 @@ class Selection:
         if only is not None:
             if why := self.ownership.why_closed(only):
                 return self._with_alternatives(self._not_served(only, why), stay)
-            if refusal := self.refuse_requested(only, missing, beside=stay):
+            if self.request.wanted and (refusal := self.refuse_requested(only, missing, beside=stay)):
                 return self._with_alternatives(refusal, stay)
         for choice in self.choices(missing, stay):
             for family in dict.fromkeys(choice.needed or choice.more):
