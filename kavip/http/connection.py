@@ -27,7 +27,6 @@ CLOSING_RESPONSE: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 0\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 )
 
-_HEAD: Final = "HTTP/1.1 200 OK\r\nContent-Type: {}\r\nContent-Length: {}\r\nDate: {}\r\n{}\r\n"
 _CLOSE_HEADER: Final = "Connection: close\r\n"
 
 
@@ -47,8 +46,9 @@ class Reply:
     @property
     def whole(self) -> bytes:
         """Head and body, as they are sent."""
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: {self.content_type}\r\nContent-Length: {len(self.body)}\r\n"
         ending = "" if self.keep_alive else _CLOSE_HEADER
-        return _HEAD.format(self.content_type, len(self.body), rfc822_formatted_time(), ending).encode() + self.body
+        return f"{head}Date: {rfc822_formatted_time()}\r\n{ending}\r\n".encode() + self.body
 
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse | Reply]]
@@ -144,11 +144,17 @@ class BoundedConnection(web.RequestHandler):
         """Receive bytes of a request; the first one starts the deadline of the exchange."""
         if self.is_closing:
             return
-        now = self._loop.time()
-        if not self._is_reading:
-            self._is_reading, self.since = True, now
-        self.deadline = min(self.deadline, now + self._limits.exchange)
+        if data:  # aiohttp itself calls this without any, to parse what it has buffered
+            now = self._loop.time()
+            if not self._is_reading:
+                self._is_reading, self.since = True, now
+            self.deadline = min(self.deadline, now + self._limits.exchange)
         super().data_received(data)
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """Resume reading if it was paused: aiohttp also calls this for each body that was never paused."""
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse | Reply, start_time: float | None
@@ -161,7 +167,7 @@ class BoundedConnection(web.RequestHandler):
             resp.force_close()
         finished: tuple[Any, bool]
         if isinstance(resp, Reply):
-            finished = resp, await self._is_lost(request, resp)
+            finished = resp, not self._write(request, resp) or (self.writing_paused and await self._is_lost())
         else:
             finished = await super().finish_response(request, resp, start_time)
         self._end_exchange(is_last=not resp.keep_alive)
@@ -175,13 +181,18 @@ class BoundedConnection(web.RequestHandler):
         rests = self.was_useful and not is_last and not self._messages
         self.deadline = inf if rests else now + self._limits.exchange
 
-    async def _is_lost(self, request: web.BaseRequest, reply: Reply) -> bool:
-        """Send *reply*; return whether the client has closed the connection before."""
+    def _write(self, request: web.BaseRequest, reply: Reply) -> bool:
+        """Send *reply*, as far as the client reads; return whether it is still connected."""
         if self._upgraded or not request.keep_alive:
             reply.force_close()
+        if self.transport is None:
+            return False
+        self.transport.write(reply.whole)
+        return True
+
+    async def _is_lost(self) -> bool:
+        """Wait until a slow client has read the answer; return whether it has closed the connection before."""
         try:
-            if self.transport is not None:
-                self.transport.write(reply.whole)
             await self._drain_helper()
         except ConnectionError:
             return True
