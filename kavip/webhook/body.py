@@ -47,19 +47,30 @@ class BodyReader:
         """Start with the whole budget."""
         self.budget = BodyBudget(budget)
 
+    def take_small(self, request: web.BaseRequest) -> bytes | None:
+        """
+        The body of *request* if it is small and has arrived; None: :meth:`read` it.
+
+        Raises :class:`UnreadableBody` for a request that no API server sends.
+        """
+        _check_headers(request)
+        content = request.content
+        has_arrived = content.is_eof() and content.total_bytes <= SMALL
+        return content.read_nowait() if has_arrived and hdrs.EXPECT not in request.headers else None
+
     @asynccontextmanager
     async def read(self, request: web.BaseRequest) -> AsyncIterator[bytes]:
         """
         The body of *request*, which is held until the context ends.
 
-        Raises :class:`UnreadableBody` for a request that no API server sends, and at any ``await`` in the context if
+        Raises :class:`UnreadableBody` if it does not arrive within the limits, and at any ``await`` in the context if
         the body is displaced.
         """
-        await _check_headers(request)
+        if (request.content_length or 0) > LIMIT:
+            raise _too_large()
+        if hdrs.EXPECT in request.headers:
+            await _send_continue(request)
         content = request.content
-        if content.is_eof() and content.total_bytes <= SMALL:
-            yield content.read_nowait()
-            return
         limit = asyncio.timeout(DEADLINE)
         held = self.budget.body(_sender(request), lambda: _expire(limit))
         try:
@@ -80,17 +91,13 @@ class BodyReader:
             raise UnreadableBody(408, f"the body did not arrive within {DEADLINE} seconds") from None
 
 
-async def _check_headers(request: web.BaseRequest) -> None:
+def _check_headers(request: web.BaseRequest) -> None:
     headers = request.headers
     kind = headers.get(hdrs.CONTENT_TYPE, "")
     if kind != _JSON and kind.partition(";")[0].strip().lower() != _JSON:
         raise UnreadableBody(415, f"Content-Type: want {_JSON}")
     if hdrs.CONTENT_ENCODING in headers:
         raise UnreadableBody(415, "Content-Encoding: want none")
-    if (request.content_length or 0) > LIMIT:
-        raise _too_large()
-    if hdrs.EXPECT in headers:
-        await _send_continue(request)
 
 
 def _sender(request: web.BaseRequest) -> Path | None:

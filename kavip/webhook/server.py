@@ -187,12 +187,16 @@ class WebhookServer:
         if reason := self.unavailable():
             return _http_error(503, reason)
         try:
-            async with self._bodies.read(request) as body:
-                reply = Reply(await self._review(endpoint, body), _JSON)
+            if (small := self._bodies.take_small(request)) is not None:
+                answer = await self._review(endpoint, small)
+            else:
+                async with self._bodies.read(request) as body:
+                    answer = await self._review(endpoint, body)
         except UnreadableBody as error:
             return _http_error(error.status, str(error))
         except BadInput as error:
             return _http_error(400, str(error))
+        reply = Reply(answer, _JSON)
         if self._draining:
             reply.force_close()
         return reply
