@@ -48,8 +48,9 @@ def test_the_first_line_says_how_to_read_it() -> None:
         (gzip.compress(b"one") + gzip.compress(b"two"), "more follows"),
         (gzip.compress(b"\xff\xfe"), "not UTF-8"),
         (gzip.compress(b"x" * (MOST_UNPACKED + 1)), "more than 2,000,000 bytes"),
-        (gzip.compress(bytes(1 << 28), 9), "more than 2,000,000 bytes"),
+        (gzip.compress(bytes(1 << 24), 9), "more than 2,000,000 bytes"),
     ],
+    ids=["empty", "text", "cut", "bytes after it", "two", "no UTF-8", "one byte too much", "mostly zeros"],
 )
 def test_what_cannot_be_unpacked_has_a_cause(binary: bytes, cause: str) -> None:
     """The agent refuses it with that; the controller and the commands show it as it is."""
