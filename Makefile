@@ -32,7 +32,7 @@ cluster-down: ## remove that cluster with all its processes, mounts, namespaces 
 	@$(RUN) python -m hack.testbed down
 
 ##@ Tests and measurements
-.PHONY: test test-unit lint bench fuzz faults endurance
+.PHONY: test test-unit lint bench fuzz faults endurance soak
 test: ## lint, and all tests, with a real Kubernetes and a real keepalived (root)
 	@$(RUN) python -m hack.testbed check
 	@$(MAKE) --no-print-directory lint
@@ -66,6 +66,10 @@ faults: ## edit 2,000 Services while two controllers are killed and stopped; che
 endurance: ## write 20,000 Services while kavip is restarted, drained and killed; no call may be lost (root)
 	@$(RUN) python -m hack.testbed programs
 	@$(RUN) python -m hack.endurance
+
+soak: ## changes and roll-outs on a real cluster for an hour, or SECONDS=600; compares memory and open files (root)
+	@$(RUN) python -m hack.testbed programs
+	@$(RUN) python -m bench.soak $(SECONDS)
 
 .PHONY: test-ui
 test-ui: ## the page of `kavip ui` in a real Chromium, also on a real cluster (root); on Debian it installs the package first

@@ -1,5 +1,5 @@
 """
-An hour of changes and roll-outs on a real cluster: ``python -m bench.soak [SECONDS]``. It needs root.
+An hour of changes and roll-outs on a real cluster: ``make soak SECONDS=3600``. It needs root.
 
 Services of one group come, change, are refused and go without a pause. The pods of a second group, whose Services stay,
 are replaced again and again. Each process of kavip that lives from the start to the end must keep its memory and its
