@@ -1,10 +1,15 @@
 """Which nodes have each VIP during an upgrade, by looks at their kernels."""
 
+from pathlib import Path
+
 import pytest
 
+from hack.testbed.errors import TestbedError
+from hack.testbed.place import Result
+from hack.testbed.segment import Host
 from hack.upgrade import crowd
 from hack.upgrade.measure import LONGEST_SILENCE, is_unsteady
-from hack.upgrade.presence import Presence
+from hack.upgrade.presence import Presence, watching
 
 BOTH = frozenset({"a", "b"})
 A, B, NONE = frozenset({"a"}), frozenset({"b"}), frozenset[str]()
@@ -39,6 +44,29 @@ def test_a_hand_over() -> None:
     """Both nodes have the VIP for a while; that is one move."""
     found = seen((BOTH, NONE), (BOTH, A), (B, A), (B, A))
     assert (found.moves, found.absent, found.doubled) == (1, 0, 2.25)
+
+
+def test_looks_that_are_far_apart() -> None:
+    """What begins and ends between them is not seen, so the time between them counts."""
+    found = seen((A, B), (A, B))
+    assert found.gap == 1.25
+    found.take(9.0, 9.25, {"n1": A, "n2": B})
+    assert found.gap == 8.25
+    assert is_unsteady({crowd.REPLACED: found, crowd.KEPT: seen((A, B))})
+
+
+def test_a_node_that_cannot_be_read_is_an_error() -> None:
+    """Otherwise nothing would be seen, and everything be well."""
+
+    class Broken(Host):
+        def exec(self, *_: str, **__: object) -> Result:
+            raise TestbedError("no machine")
+
+    with (
+        pytest.raises(TestbedError, match="no machine"),
+        watching([Broken("n1", Path("/nowhere"), 1)], {"some": BOTH}),
+    ):
+        pass
 
 
 def test_other_addresses_do_not_count() -> None:

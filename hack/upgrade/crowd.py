@@ -4,20 +4,16 @@ Two groups with many VIPs during an upgrade: what they run, and which nodes have
 The pods of the first group are replaced with kavip's; those of the second stay, as its ``updateStrategy`` is OnDelete.
 """
 
-import re
-import threading
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from hack.demo.session import Session
 from hack.endurance.endurancerun import object_of
-from hack.testbed.node import Node
 from hack.testbed.process import wait_for
-from hack.upgrade.presence import Presence
+from hack.upgrade.presence import Presence, addresses, watching
 from kavip import names
-from kavip.vrrp.packed import in_full
+from kavip.vrrp.packed import in_full, is_packed
 from kavip.vrrp.running import running_instances
 
 NAMESPACE: Final = "crowd"
@@ -28,7 +24,6 @@ SHARE: Final = 16
 EACH: Final = 32
 """VIPs of one Service: its address, and externalIPs."""
 PATIENCE: Final = 900.0
-_ADDRESS: Final = re.compile(r" inet (\S+)/")
 _EXTERNAL: Final = "198.19.{}.{}"
 _POOL: Final = "198.18.128.0/17"
 
@@ -63,29 +58,19 @@ class Crowd:
         """The VRID of each instance, by group."""
         return {name: _router_ids(self._text(name)) for name in (REPLACED, KEPT)}
 
-    def bytes_of_text(self) -> str:
-        """The bytes of the larger group's text, as the ConfigMap has it."""
-        return f"{len(self._text(REPLACED)):,}"
+    def describe_text(self) -> str:
+        """The notation and the size of the larger group's text."""
+        text = self._text(REPLACED)
+        return f"{len(text):,} bytes{', packed' if is_packed(text) else ''}"
 
-    @contextmanager
-    def watching(self) -> Iterator[Mapping[str, Presence]]:
+    def images_that_stay(self) -> list[str]:
+        """The images of the pods that are not replaced."""
+        pods = self._session.get("pods", "-n", NAMESPACE, "-l", f"{names.GROUP_LABEL}={KEPT}")["items"]
+        return sorted({each["image"] for pod in pods for each in pod["spec"]["containers"]})
+
+    def watching(self) -> AbstractContextManager[Mapping[str, Presence]]:
         """Look at all kernels again and again during the block; yields what is seen, by group."""
-        found, over = {name: Presence(vips) for name, vips in self.vips.items()}, threading.Event()
-
-        def look() -> None:
-            while not over.is_set():
-                began = time.monotonic()
-                held = {node.name: _addresses(node) for node in self._session.cluster.nodes}
-                for each in found.values():
-                    each.take(began, time.monotonic(), held)
-
-        thread = threading.Thread(target=look)
-        thread.start()
-        try:
-            yield found
-        finally:
-            over.set()
-            thread.join()
+        return watching(self._session.cluster.nodes, self.vips)
 
     def _service(self, number: int) -> dict[str, Any]:
         first = number * (EACH - 1)
@@ -97,7 +82,8 @@ class Crowd:
 
     def _are_accepted(self) -> bool:
         condition = self._session.condition
-        return all(condition("keepalivedgroup", f"{NAMESPACE}/{each}", "Accepted")[0] for each in (REPLACED, KEPT))
+        found = {condition("keepalivedgroup", f"{NAMESPACE}/{each}", "Accepted")[0] for each in (REPLACED, KEPT)}
+        return found == {"True"}
 
     def _is_up(self) -> bool:
         services = self._session.get("services", "-n", NAMESPACE)["items"]
@@ -107,7 +93,7 @@ class Crowd:
             group = each["metadata"]["annotations"][names.GROUP_ANNOTATION].partition("/")[2]
             found[group] |= {*each["spec"]["externalIPs"], *(one["ip"] for one in ingress)}
         self.vips = {name: frozenset(vips) for name, vips in found.items()}
-        held = [_addresses(node) for node in self._session.cluster.nodes]
+        held = [addresses(node) for node in self._session.cluster.nodes]
         wanted = frozenset().union(*self.vips.values())
         return (
             len(wanted) == self._services * EACH
@@ -126,8 +112,3 @@ def _group_of(number: int) -> str:
 
 def _router_ids(text: str) -> dict[str, int]:
     return {name: each.identity.router_id for name, each in running_instances(in_full(text)).items()}
-
-
-def _addresses(node: Node) -> frozenset[str]:
-    """The IPv4 addresses in the kernel of *node*."""
-    return frozenset(_ADDRESS.findall(node.exec("ip", "-4", "-oneline", "address", "show", "dev", "eth0").stdout))

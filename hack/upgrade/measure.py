@@ -76,9 +76,12 @@ class Upgrade:
     def facts(self) -> dict[str, Any]:
         """What an upgrade must not change."""
         group = self.session.get("keepalivedgroup", "edge", "-n", "lb")
-        crowd_ids = {"VRIDs of the groups with many VIPs": self.many.router_ids()} if self.many else {}
+        many: dict[str, Any] = {}
+        if self.many:
+            many["VRIDs of the groups with many VIPs"] = self.many.router_ids()
+            many["images of the pods that stay"] = self.many.images_that_stay()
         return {
-            **crowd_ids,
+            **many,
             "addresses": self.session.addresses(SERVICE),
             "spec of the group": group["spec"],
             "VRIDs": group["status"]["routerIDs"],
@@ -111,6 +114,8 @@ def measure(cluster: Cluster, way: Way, vips: int = 0) -> bool:
     with upgrade.run.writing(rate=RATE):
         for name, (change, image) in way.changes().items():
             upgrade.measure(name, change, image)
+            if upgrade.many:
+                print(f"the text of group {crowd.REPLACED} has {upgrade.many.describe_text()}", flush=True)
             leaders.append(upgrade.leader())
             changed.append(upgrade.facts())
     print(upgrade.run.table(), flush=True)
@@ -131,9 +136,13 @@ def measure(cluster: Cluster, way: Way, vips: int = 0) -> bool:
 
 
 def is_unsteady(found: Mapping[str, Presence]) -> bool:
-    """Whether a VIP was on no node, or on two, for longer than a hand-over takes; one whose pods stay never moves."""
+    """
+    Whether a VIP was on no node, or on two, for longer than a hand-over takes, or looks were as far apart.
+
+    One whose pods stay never moves.
+    """
     kept = found[crowd.KEPT]
-    slow = any(max(each.absent, each.doubled) > LONGEST_SILENCE for each in found.values())
+    slow = any(max(each.absent, each.doubled, each.gap) > LONGEST_SILENCE for each in found.values())
     return slow or bool(kept.moves or kept.absent or kept.doubled)
 
 

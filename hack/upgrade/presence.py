@@ -1,7 +1,17 @@
 """Which nodes have each of many VIPs, from one look at all kernels to the next."""
 
-from collections.abc import Iterable, Mapping
+import re
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Final
+
+from hack.testbed.segment import Host
+
+_ADDRESS: Final = re.compile(r" inet (\S+)/")
 
 
 @dataclass(slots=True)
@@ -25,13 +35,15 @@ class Presence:
     """
     The moves of *vips*, and the longest time in seconds for which one was on no node, or on several.
 
-    Each time is a maximum: it includes the look before the state and the first one after it.
+    Each time is a maximum: it includes the look before the state and the first one after it. What begins and ends
+    between two looks is not seen; *gap*: the longest time in seconds from the begin of a look to the end of the next.
     """
 
     def __init__(self, vips: Iterable[str]) -> None:
         """Nothing is known of *vips* yet."""
         self.vips = frozenset(vips)
         self.moves = 0
+        self.gap = 0.0
         self._absent, self._doubled = _Spans(), _Spans()
         self._holder: dict[str, str] = {}
         self._began: float | None = None
@@ -54,6 +66,7 @@ class Presence:
             several |= somewhere & addresses
             somewhere |= addresses
         before = began if self._began is None else self._began
+        self.gap = max(self.gap, ended - before)
         self._absent.take(self.vips - somewhere, before, ended)
         self._doubled.take(self.vips & several, before, ended)
         self._began = began
@@ -65,5 +78,31 @@ class Presence:
     def __str__(self) -> str:
         return (
             f"{len(self.vips):,} VIPs moved {self.moves:,} times; one was on no node for at most {self.absent:.2f} s, "
-            f"and on two nodes for at most {self.doubled:.2f} s"
+            f"and on two nodes for at most {self.doubled:.2f} s (two looks take at most {self.gap:.2f} s)"
         )
+
+
+def addresses(node: Host) -> frozenset[str]:
+    """The IPv4 addresses in the kernel of *node*."""
+    return frozenset(_ADDRESS.findall(node.exec("ip", "-4", "-oneline", "address", "show", "dev", "eth0").stdout))
+
+
+@contextmanager
+def watching(nodes: Sequence[Host], vips: Mapping[str, Iterable[str]]) -> Iterator[Mapping[str, Presence]]:
+    """Look at *nodes* again and again during the block; yields what is seen of each set of *vips*."""
+    found, over = {name: Presence(some) for name, some in vips.items()}, threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            began = time.monotonic()
+            held = {node.name: addresses(node) for node in nodes}
+            for each in found.values():
+                each.take(began, time.monotonic(), held)
+
+    with ThreadPoolExecutor(1, "look at the nodes") as threads:
+        looking = threads.submit(look)
+        try:
+            yield found
+        finally:
+            over.set()
+            looking.result()
