@@ -77,16 +77,16 @@ class Client:
         fields: str = "",
         exactly: str = "",
         on_malformed: Callable[[Malformed], None] | None = None,
-        receive: Callable[[Sequence[T]], Sequence[T]] | None = None,
+        receive: Callable[[Sequence[T], bool], Sequence[T]] | None = None,
     ) -> tuple[Sequence[T], str]:
         """
         All objects that match, and the resourceVersion to watch from.
 
         A malformed object is passed to *on_malformed*; without it the call raises :class:`BadInput`. *receive* is
-        called with the objects of each page, and may return equal objects that the caller already has, so that they are
-        not in memory twice. If the token of a next page has expired, everything is listed again without pages.
-        *exactly*: the objects as they were at this resourceVersion; raises :class:`Gone` if the API server does not
-        have it any more.
+        called with the objects of each page, and whether they are the first ones of an attempt. It may return equal
+        objects that the caller already has, so that they are not in memory twice. If the token of a next page has
+        expired, everything is listed again without pages. *exactly*: the objects as they were at this resourceVersion;
+        raises :class:`Gone` if the API server does not have it any more.
         """
         path, query = resource.path(namespace), _selection(labels, fields)
         if exactly:
@@ -103,7 +103,7 @@ class Client:
         path: str,
         query: dict[str, str],
         on_malformed: Callable[[Malformed], None] | None,
-        receive: Callable[[Sequence[T]], Sequence[T]] | None,
+        receive: Callable[[Sequence[T], bool], Sequence[T]] | None,
     ) -> tuple[Sequence[T], str]:
         items: list[T] = []
         malformed: list[Malformed] = []
@@ -111,7 +111,7 @@ class Client:
         async with aclosing(self._pages(resource, path, query)) as pages:
             async for page in pages:
                 found, unread = page.decode()
-                items += receive(found) if receive else found
+                items += receive(found, not version) if receive else found
                 malformed += unread
                 version = page.version
         for each in malformed:

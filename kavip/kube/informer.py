@@ -98,6 +98,7 @@ class Informer(Generic[T]):
         self._list_wanted = asyncio.Event()
         # numbers of lists: the last that was started, the last that was stored, the last that was requested
         self._started = self._stored = self._requested = 0
+        self._stores_pages = False
         self._list_stored = asyncio.Event()  # replaced after each list
 
     @property
@@ -167,15 +168,17 @@ class Informer(Generic[T]):
         self.is_available = True
         self._mark_listed()
 
-    def _receive(self, page: Sequence[T]) -> Sequence[T]:
+    def _receive(self, page: Sequence[T], is_first: bool) -> Sequence[T]:
         """
-        The objects of a page of a list.
+        The objects of a page of a list; *is_first*: an attempt begins with it.
 
-        The first list is stored page by page, while the API server prepares the next page. A later one is stored at
-        once (:meth:`_replace`).
+        The first list is stored page by page, while the API server prepares the next page. A later one, and one that
+        begins again after a failure, is stored at once (:meth:`_replace`): what is gone frees its addresses first.
         """
         items = [self._reuse(each) for each in page]
-        if not self.synced.is_set():
+        if is_first:
+            self._stores_pages = not (self.synced.is_set() or self._objects)
+        if self._stores_pages:
             self._notify(self._store(items))
         return items
 

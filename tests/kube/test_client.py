@@ -117,7 +117,7 @@ async def test_the_next_page_is_requested_before_a_page_is_read(api: Api, monkey
         happened.append("request")
         return await send(self, *args, **more)
 
-    def receive(page: Sequence[ConfigMap]) -> Sequence[ConfigMap]:
+    def receive(page: Sequence[ConfigMap], _: bool) -> Sequence[ConfigMap]:
         happened.append("read")
         return page
 
