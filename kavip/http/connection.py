@@ -144,17 +144,11 @@ class BoundedConnection(web.RequestHandler):
         """Receive bytes of a request; the first one starts the deadline of the exchange."""
         if self.is_closing:
             return
-        if data:  # aiohttp itself calls this without any, to parse what it has buffered
-            now = self._loop.time()
-            if not self._is_reading:
-                self._is_reading, self.since = True, now
-            self.deadline = min(self.deadline, now + self._limits.exchange)
+        now = self._loop.time()
+        if not self._is_reading:
+            self._is_reading, self.since = True, now
+        self.deadline = min(self.deadline, now + self._limits.exchange)
         super().data_received(data)
-
-    def resume_reading(self, resume_parser: bool = True) -> None:
-        """Resume reading if it was paused: aiohttp also calls this for each body that was never paused."""
-        if self._reading_paused:
-            super().resume_reading(resume_parser)
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse | Reply, start_time: float | None
