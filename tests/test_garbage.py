@@ -35,7 +35,8 @@ async def test_clients_cannot_fill_the_memory_with_garbage_meanwhile() -> None:
         """It refers to itself, as one that failed."""
 
         def __init__(self) -> None:
-            self.itself, self.others = self, [[] for _ in range(45)]
+            self.itself = self
+            self.others: list[list[int]] = [[] for _ in range(45)]
 
     freed = 0
 
