@@ -4,14 +4,14 @@ Rendering: the time after a change of one Service before the controller writes a
 A full group (255 instances) and a Shared group with 5,000 VIPs are measured. Each has the time for model and text, as a
 ratio to a join of the same lines, measured in turns, which is the least that any text of that size needs. The next
 lines show what the compact and the packed notation cost and save. The last lines show how much fits into a ConfigMap
-with them.
+in each notation. These limits depend on the length of the nodes' names, the interface's name and the addresses.
 
 The goals are 1.3 x the largest ratios seen (39 and 34). In the time of a join they are tighter than the earlier ones of
 20 ms and 50 ms, which were 51 and 178 joins.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from bench.timing import clock, frozen, in_turns, within
@@ -20,8 +20,8 @@ from kavip.api.group import GroupSpec, Instances, KeepalivedGroup
 from kavip.api.meta import Metadata
 from kavip.memo import Memory
 from kavip.vrrp import keys, routerids
-from kavip.vrrp.compact import MOST_EXPANDED, expand
-from kavip.vrrp.config import MOST_BYTES, PLAIN, Notations, Target, Use, render
+from kavip.vrrp.compact import expand
+from kavip.vrrp.config import PLAIN, Notations, Target, Use, render
 from kavip.vrrp.instances import Model, model_of
 from kavip.vrrp.members import Member, Peer
 from kavip.vrrp.packed import pack, unpack
@@ -30,6 +30,11 @@ ROUNDS: Final = 25
 NODES: Final = 3
 COMPACT: Final = Target(notations=Notations(compact=Use.IF_LARGE))
 PACKED: Final = Target(notations=Notations(Use.IF_LARGE, Use.IF_LARGE))
+TARGETS: Final = (PLAIN, COMPACT, PACKED)
+IPV4: Final = "198.18.0.1"
+SHORT: Final = "2001:db8::1"
+LONG: Final = "2001:db8:1234:5678:9abc:def0:1234:1001"
+STEP: Final = 100  # of the limits of VIPs
 
 
 def group(mode: str) -> KeepalivedGroup:
@@ -44,16 +49,25 @@ def group(mode: str) -> KeepalivedGroup:
     return KeepalivedGroup(metadata=Metadata(name="edge", namespace="lb"), spec=spec)
 
 
-def members(count: int) -> list[Member]:
-    """*count* Services with one IPv4 address each."""
-    first = parse_address("198.18.0.1").value
-    return [Member(key=f"shop/service-{number}", addresses=(Address(4, first + number),)) for number in range(count)]
+def members(count: int, *first: str) -> list[Member]:
+    """*count* Services; each has one address of each range that begins with one of *first*, or one of IPV4."""
+    ranges = [parse_address(each) for each in first or (IPV4,)]
+    return [
+        Member(
+            key=f"shop/service-{number}",
+            addresses=tuple(Address(each.family, each.value + number) for each in ranges),
+        )
+        for number in range(count)
+    ]
 
 
-def peers(count: int, name: str = "worker-{}") -> list[Peer]:
-    """Nodes with an IPv4 address each."""
-    first = parse_address("192.0.2.11").value
-    return [Peer(name.format(number), Address(4, first + number)) for number in range(count)]
+def peers(count: int, name: str = "worker-{}", *, dual: bool = False) -> list[Peer]:
+    """Nodes with an IPv4 address each, and if *dual* with an IPv6 address too."""
+    first, other = parse_address("192.0.2.11").value, parse_address("2001:db8::ffff:11").value
+    return [
+        Peer(name.format(number), Address(4, first + number), Address(6, other + number) if dual else None)
+        for number in range(count)
+    ]
 
 
 def built(mode: str, services: Sequence[Member], nodes: Sequence[Peer]) -> Model:
@@ -85,22 +99,28 @@ def measure(name: str, mode: str, count: int, *, most: float) -> None:
     print(f"  {len(lines):6,} lines {len(text):8,} bytes   {'   '.join(parts)}")
 
 
+def largest(excess: Callable[[int], float]) -> int:
+    """The largest number whose *excess* is at most 1: the root of a line through two numbers, again and again."""
+    low, high = 1, 1 << 20
+    one, two = 100, 200
+    less, more = excess(one), excess(two)
+    while low + 1 < high:
+        root = two + int((1 - more) * (two - one) / (more - less))
+        one, less, two = two, more, min(max(root, low + 1), high - 1)
+        more = excess(two)
+        low, high = (two, high) if more <= 1 else (low, two)
+    return low
+
+
 def most_nodes(name: str, target: Target) -> int:
     """The largest number of nodes with names like *name* on which 255 instances fit into a ConfigMap."""
     services = members(255)
-    one, two = (render(built("PerService", services, peers(count, name)), target) for count in (60, 61))
-    parts = ((one.size, two.size, MOST_BYTES), (len(one.text), len(two.text), MOST_EXPANDED))
-    return 60 + min((most - less) // (more - less) for less, more, most in parts)  # each node adds as much
+    return largest(lambda count: render(built("PerService", services, peers(count, name)), target).excess)
 
 
-def most_vips(nodes: Sequence[Peer], target: Target) -> int:
-    """The largest number of VIPs, in steps of 100, that fit into the ConfigMap of a Shared group on *nodes*."""
-    least, most = 0, 1000
-    while least + 1 < most:
-        middle = (least + most) // 2
-        fits = render(built("Shared", members(middle * 100), nodes), target).oversized is None
-        least, most = (middle, most) if fits else (least, middle)
-    return least * 100
+def most_services(nodes: Sequence[Peer], target: Target, *first: str) -> int:
+    """The largest number of Services, in steps, that fit into the ConfigMap of a Shared group on *nodes*."""
+    return STEP * largest(lambda steps: render(built("Shared", members(steps * STEP, *first), nodes), target).excess)
 
 
 def notation() -> None:
@@ -116,7 +136,8 @@ def notation() -> None:
             times=1,
             turns=ROUNDS,
         )
-    print(f"255 instances on 200 nodes: {found.size:9,} bytes, {len(found.text):9,} in full")
+    sizes = f"{len(pack(found.content)):9,} packed, {found.size:9,} compact, {len(found.text):9,} in full"
+    print(f"255 instances on 200 nodes, bytes: {sizes}")
     within("  rendered again, all instances kept: compact", again, full, most=2.5, of="in full")
     within("  expanded by an agent", back, read, most=12, of="a split of its lines")
 
@@ -134,9 +155,24 @@ def packing() -> None:
             times=1,
             turns=ROUNDS,
         )
-    print(f"20,000 VIPs on 200 nodes: {found.size:9,} bytes packed, {len(found.content):9,} unpacked")
+    sizes = f"{found.size:9,} packed, {len(found.content):9,} compact, {len(found.text):9,} in full"
+    print(f"20,000 VIPs on 200 nodes, bytes: {sizes}")
     within("  packed", packed, again, most=10, of="its SHA-256")
     within("  unpacked by an agent", back, again, most=5, of="its SHA-256")
+
+
+def limits() -> None:
+    """Print what a ConfigMap holds in each notation; the interface is called eth0."""
+
+    def row(what: str, found: Sequence[int]) -> None:
+        print(f"  {what:74}" + "".join(f"{each:12,}" for each in found))
+
+    print(f"{'a ConfigMap holds':76}{'in full':>12}{'compact':>12}{'packed':>12}")
+    for name in ("n{}", "worker-{}", "ip-10-0-123-{}.eu-central-1.compute.internal"):
+        row(f"PerService, 255 Services: nodes {name}", [most_nodes(name, target) for target in TARGETS])
+    for what, first in (("IPv4", (IPV4,)), (f"IPv4 and {SHORT}", (IPV4, SHORT)), (f"IPv4 and {LONG}", (IPV4, LONG))):
+        nodes = peers(200, dual=len(first) > 1)
+        row(f"Shared, 200 nodes: {what}", [most_services(nodes, target, *first) for target in TARGETS])
 
 
 def main() -> None:
@@ -145,11 +181,7 @@ def main() -> None:
     measure("5,000 VIPs in Shared mode", "Shared", 5000, most=45)
     notation()
     packing()
-    for name in ("n{}", "worker-{}", "ip-10-0-123-{}.eu-central-1.compute.internal"):
-        most, full = most_nodes(name, COMPACT), most_nodes(name, PLAIN)
-        print(f"255 instances fit into a ConfigMap for {most} nodes called {name.format(10)}, in full for {full}")
-    most, unpacked = most_vips(peers(200), PACKED), most_vips(peers(200), COMPACT)
-    print(f"{most:,} IPv4 VIPs fit into the ConfigMap of a Shared group on 200 nodes, unpacked {unpacked:,}")
+    limits()
 
 
 if __name__ == "__main__":
