@@ -44,8 +44,8 @@ def plan(
 
     That is: what would be refused, the address that each Service would get, and the objects that would be made. No
     cluster is needed. With --live, the command also reads the objects of a cluster; it changes nothing there. Exit
-    status: 0 nothing is refused, 1 an object is refused, 2 a file or the cluster cannot be read. With --diff: 0 nothing
-    would change, 1 something would, 2 unknown.
+    status: 0 nothing is refused, 1 an object is refused, or a group has no room for one of its Services, 2 a file or
+    the cluster cannot be read. With --diff: 0 nothing would change, 1 something would, 2 unknown.
     """
     from kavip.admission.chain import PolicyOptions
     from kavip.cli.sources import cluster, files
@@ -68,14 +68,18 @@ def plan(
         click.echo(structured(planoutput.plan_data(simulated), output))
     else:
         click.echo(planoutput.text(simulated, columns=flags.terminal_columns()))
-    sys.exit(1 if simulated.refused else 0)
+    sys.exit(1 if simulated.refused or simulated.excluded else 0)
 
 
 def _print_remarks(simulated: "Simulation") -> None:
-    """Print warnings and refusals to standard error."""
+    """Print warnings, refusals, and the groups without room for all of their Services, to standard error."""
     from kavip.cli.views import planoutput
 
-    for line in planoutput.warnings(simulated) + planoutput.refusals(simulated):
+    for line in (
+        *planoutput.warnings(simulated),
+        *planoutput.refusals(simulated),
+        *planoutput.exclusions(simulated),
+    ):
         click.echo(line, err=True)
 
 

@@ -47,6 +47,12 @@ def warnings(simulated: Simulation, places: Places = _NO_PLACES) -> list[str]:
     return [*(f"warning: {note}" for note in simulated.notes), *found, *templates]
 
 
+def exclusions(simulated: Simulation) -> list[str]:
+    """Each group whose configuration has no room for all of its Services, as one line."""
+    found = (each.message for services in simulated.excluded.values() for each in services.values())
+    return list(dict.fromkeys(found))
+
+
 def _subject(reviewed: ObjectReview, places: Places) -> str:
     key = f"{reviewed.namespace}/{reviewed.name}" if reviewed.namespace else reviewed.name
     place = places.get((reviewed.kind, key))
@@ -93,6 +99,7 @@ def text(simulated: Simulation, *, columns: int = 0) -> str:
 def _service_rows(simulated: Simulation) -> Iterator[tuple[str, ...]]:
     """A row for each Service that requests an address or has external IPs, and for each that is refused."""
     snapshot = simulated.snapshot
+    excluded = {key: why for services in simulated.excluded.values() for key, why in services.items()}
     refused = {f"{each.namespace}/{each.name}": each for each in simulated.refused if each.kind == SERVICE}
     for key in sorted({*simulated.services, *refused}):
         if key not in snapshot.services:
@@ -106,6 +113,8 @@ def _service_rows(simulated: Simulation) -> Iterator[tuple[str, ...]]:
         cells = ",".join(pools) or "-", ",".join(map(str, addresses)) or "-"
         if group is None and service.is_load_balancer:
             yield key, "-", *cells, "not managed", why_unmanaged(snapshot, service)
+        elif key in excluded:
+            yield key, group or "-", *cells, "excluded", excluded[key].message
         elif condition is not None:
             is_complete = len(addresses) == len(service.spec.ip_families or addresses)
             message = "" if condition.reason == Reason.ASSIGNED and is_complete else condition.message
@@ -186,6 +195,7 @@ def plan_data(simulated: Simulation) -> dict[str, Any]:
                 "routerIDs": dict(sorted((group.status.router_ids or {}).items())),
                 "keepalivedConf": simulated.configurations.get(key, ""),
                 "configMapBytes": contents[key].size if key in contents else 0,
+                "excluded": sorted(simulated.excluded.get(key, ())),
             }
             for key, group in sorted(snapshot.groups.items())
         ],

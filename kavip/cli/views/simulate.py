@@ -20,6 +20,7 @@ from kavip.api.cluster import Namespace
 from kavip.api.group import KeepalivedGroup
 from kavip.api.meta import Condition
 from kavip.api.pool import VIPPool
+from kavip.api.refusal import Refusal
 from kavip.api.review import Operation, Review
 from kavip.api.service import Service
 from kavip.api.workload import ConfigMap, DaemonSet
@@ -31,7 +32,7 @@ from kavip.reconcile.mergepatch import patched
 from kavip.reconcile.observed.objects import OwnedObjects
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.observed.templates import ConfigTemplates, rendered
-from kavip.reconcile.plan import Apply, Plan, ReconcileOptions, StatusPatch
+from kavip.reconcile.plan import Apply, GroupRecord, Plan, ReconcileOptions, StatusPatch
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import KINDS, Object, Snapshot, is_candidate
 from kavip.vrrp import groupspec
@@ -70,8 +71,9 @@ class Simulation:
     """
     The result of applying the files.
 
-    *concerned*: the Services that they affect, None for all. *template_problems*: by group, why its template of
-    keepalived.conf cannot be used.
+    *concerned*: the Services that they affect, None for all. *excluded*: by group, its Services for which its
+    configuration has no room, and why. *template_problems*: by group, why its template of keepalived.conf cannot be
+    used.
     """
 
     reviewed: tuple[ObjectReview, ...]
@@ -80,6 +82,7 @@ class Simulation:
     objects: tuple[Mapping[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
     concerned: frozenset[str] | None = None
+    excluded: Mapping[str, Mapping[str, Refusal]] = field(default_factory=dict)
     template_problems: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -278,10 +281,11 @@ def plan(
     standing = cluster.templates if cluster else ()
     known = ConfigTemplates({each.metadata.key: each for each in (*standing, *templates)})
     problems: dict[str, str] = {}
+    observed = Observed(objects=made, templates=known)
     for _ in range(_MOST_ROUNDS):
-        before = _state(snapshot)
-        bodies, problems = _plan_all(snapshot, Observed(objects=made, templates=known), options, render)
-        if before == _state(snapshot):
+        before, excluded_before = _state(snapshot), _excluded(observed)
+        bodies, problems = _plan_all(snapshot, observed, options, render)
+        if before == _state(snapshot) and excluded_before == _excluded(observed):
             break
     configmaps = ((key, body) for (kind, key), body in sorted(bodies.items()) if kind == names.CONFIG_MAP)
     return replace(
@@ -290,6 +294,7 @@ def plan(
         objects=tuple(body for _, body in sorted(bodies.items())),
         template_problems=problems,
         concerned=None if cluster is None else _concerned(admitted.reviewed, snapshot, cluster),
+        excluded=_excluded(observed),
     )
 
 
@@ -297,14 +302,14 @@ def _plan_all(
     snapshot: Snapshot, observed: Observed, options: ReconcileOptions, render: Render
 ) -> tuple[dict[tuple[str, str], Mapping[str, Any]], dict[str, str]]:
     """
-    Plan each Service and group once, and write their status to *snapshot*.
+    Plan each Service and group once, and write their status to *snapshot*; record in *observed* what is excluded.
 
     Returns the objects that would be applied, and by group why its template cannot be used.
     """
     bodies: dict[tuple[str, str], Mapping[str, Any]] = {}
     problems: dict[str, str] = {}
     for service in sorted(snapshot.services.values(), key=lambda each: each.metadata.age_key):
-        _write(snapshot, service, plan_service(snapshot, service.key, now=NOW, options=options))
+        _write(snapshot, service, plan_service(snapshot, service.key, now=NOW, observed=observed, options=options))
     for key in sorted(snapshot.groups):
         planned = plan_group(snapshot, key, now=NOW, observed=observed, options=options)
         if planned.rendering is not None:
@@ -312,9 +317,20 @@ def _plan_all(
             planned = plan_group(snapshot, key, now=NOW, observed=observed, options=options)
         if planned.template_problem is not None:
             problems[key] = planned.template_problem.message
+        if planned.record is not None:  # what it reserves is written at once
+            observed.records.groups[key] = GroupRecord(excluded=planned.record.excluded)
         _write(snapshot, snapshot.groups[key], planned)
         bodies.update({(each.kind, each.key): each.body for each in planned.writes if isinstance(each, Apply)})
     return bodies, problems
+
+
+def _excluded(observed: Observed) -> dict[str, Mapping[str, Refusal]]:
+    """By group, its Services for which its configuration has no room, and why."""
+    found = {
+        key: {name: refusal for name, refusal in record.excluded.items() if not refusal.is_temporary}
+        for key, record in sorted(observed.records.groups.items())
+    }
+    return {key: services for key, services in found.items() if services}
 
 
 def _concerned(reviewed: Collection[ObjectReview], snapshot: Snapshot, cluster: Listing) -> frozenset[str]:

@@ -51,8 +51,8 @@ def fit(members: Shards, build: Build) -> Fitted:
         model, text = build(kept)
     refusal = Refusal(
         Reason.PENDING,
-        f"KeepalivedGroup {model.group} has no room for this Service: its configuration would need {need}; {remedy}; "
-        f"the {len(excluded)} youngest of its {len(members)} Services are excluded",
+        f"KeepalivedGroup {model.group} has no room for the {len(excluded):,} youngest of its {len(members):,} "
+        f"Services: its configuration would need {need}; {remedy}",
     )
     return Fitted(model, text, {each.key: refusal for each in excluded})
 

@@ -84,6 +84,7 @@ def withhold(
             Reason.PENDING,
             f"the nodes of KeepalivedGroup {held[address]} hold {address} still: it comes when all of them have given "
             "it up; see the group's Programmed condition",
+            is_temporary=True,
         )
         for key, address in waiting.items()
     }

@@ -13,11 +13,14 @@ from kavip.api.group import Instances
 from kavip.api.pool import Cooling, PoolStatus
 from kavip.cli.views import planoutput, simulate
 from kavip.snapshot import Object
+from kavip.vrrp import config
 from tests.cli.manifest import manifest
 from tests.ipam.deciding import PREFER, SHARE, ours
 from tests.support.build import group, namespace, node, pool, service
 
 CLUSTER = (namespace("shop"), group("lb/edge", default=True), node("n1", "192.0.2.11"))
+
+PROGRAMMED = names.ConditionType.SERVICE_PROGRAMMED
 
 
 def table(*objects: Object) -> list[list[str]]:
@@ -165,3 +168,33 @@ def test_an_address_in_cooldown_is_reserved() -> None:
         "192.0.2.129",
         "192.0.2.128",
     ]
+
+
+@pytest.mark.parametrize("mode", ["PerService", "Shared"])
+def test_services_for_which_a_group_has_no_room_are_shown(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    """Their rows say why, a line about the group has the numbers, and JSON lists them; the older ones are Assigned."""
+    instances = Instances(mode=mode, count=4)
+    given = [
+        namespace("shop"),
+        group("lb/edge", default=True, instances=instances),
+        *CLUSTER[2:],
+        pool("edge", "192.0.2.128/26"),
+        *(manifest(service(f"shop/s{number:02}")) for number in range(40)),
+    ]
+    whole = simulate.plan(given)
+    assert not planoutput.exclusions(whole)
+    assert not whole.excluded
+    monkeypatch.setattr(config, "MOST_BYTES", 3_000)
+    simulated = simulate.plan(given)
+    excluded = planoutput.plan_data(simulated)["groups"][0]["excluded"]
+    assert 0 < (count := len(excluded)) < 40
+    assert excluded == [f"shop/s{number:02}" for number in range(40 - count, 40)]
+    (line,) = planoutput.exclusions(simulated)
+    assert line.startswith(f"KeepalivedGroup lb/edge has no room for the {count} youngest of its 40 Services: ")
+    assert "a ConfigMap holds 3,000; use instances.mode Shared, several groups" in line
+    rows = [each for each in planoutput.text(simulated).splitlines() if each.startswith("shop/")]
+    cells = [re.split(r" {2,}", each)[4:] for each in rows]
+    assert cells == [["Assigned"]] * (40 - count) + [["excluded", line]] * count
+    services = planoutput.plan_data(simulated)["services"]
+    states = [each for one in services for each in one["conditions"] if each["type"] == PROGRAMMED]
+    assert [each["message"] == line for each in states] == [number >= 40 - count for number in range(40)]

@@ -92,7 +92,7 @@ def test_the_youngest_services_are_excluded(monkeypatch: pytest.MonkeyPatch, mod
     assert whole - 600 - 700 < len(simulation.text()) <= whole - 600
     message = message_of(simulation, "shop/s039")
     assert f"would need {whole:,} bytes, and a ConfigMap holds {whole - 600:,}; " in message
-    assert message.endswith(f"the {40 - count} youngest of its 40 Services are excluded")
+    assert message.startswith(f"KeepalivedGroup {GROUP} has no room for the {40 - count} youngest of its 40 Services: ")
     assert simulation.condition("shop/s039", PROGRAMMED) == ("False", "Pending")
     assert message_of(simulation, keys[count - 1]).startswith("0 of 2 nodes")
     accepted = [each for each in simulation.snapshot.groups[GROUP].status.conditions or () if each.type == "Accepted"]
@@ -123,7 +123,7 @@ def test_an_excluded_service_comes_back(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(config, "MOST_BYTES", len(simulation.text()) - 10)
     young = Key(KeyKind.SERVICE, "shop/s005")
     simulation.settle(young, Key(KeyKind.GROUP, GROUP))
-    assert "are excluded" in message_of(simulation, young.name)
+    assert "has no room for" in message_of(simulation, young.name)
     simulation.snapshot.drop(names.SERVICE, "shop/s000")
     simulation.group()
     plan = simulation.group()
