@@ -11,7 +11,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -96,6 +96,27 @@ class Target:
 PLAIN: Final = Target()
 
 
+class LimitKind(StrEnum):
+    """What is limited: the bytes in a ConfigMap, or those of the text that agents make of them."""
+
+    CONFIG_MAP = "configMap"
+    UNPACKED = "unpacked"
+    IN_FULL = "inFull"
+
+
+class Limit(NamedTuple):
+    """A limit of the size of a text: the bytes that it has *used*, of at *most* so many."""
+
+    used: int
+    most: int
+    kind: LimitKind
+
+    @property
+    def part(self) -> float:
+        """The part that is used; above 1 the text is too large."""
+        return self.used / self.most
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """
@@ -118,10 +139,17 @@ class Config:
         return len(pack(self.content) if self.is_packed else self.content) + self.target.agent_bytes
 
     @property
+    def nearest(self) -> "Limit":
+        """The limit that it reaches first as it grows."""
+        limits = [Limit(self.size, MOST_BYTES, LimitKind.CONFIG_MAP)]
+        if self.is_packed:
+            limits.append(Limit(len(self.content), MOST_UNPACKED, LimitKind.UNPACKED))
+        return max(*limits, Limit(len(self.text), MOST_EXPANDED, LimitKind.IN_FULL), key=lambda each: each.part)
+
+    @property
     def excess(self) -> float:
         """How many times it is as large as it may be."""
-        unpacked = len(self.content) / MOST_UNPACKED if self.is_packed else 0.0
-        return max(self.size / MOST_BYTES, unpacked, len(self.text) / MOST_EXPANDED)
+        return self.nearest.part
 
     @property
     def need(self) -> str:

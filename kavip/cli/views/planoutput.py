@@ -4,6 +4,7 @@ The output of ``kavip check`` and ``kavip plan``: lines and tables for people, J
 
 import textwrap
 from collections.abc import Iterator, Mapping
+from math import floor
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -17,7 +18,7 @@ from kavip.ipam.ranges import FAMILY_NAMES
 from kavip.names import CONFIG_KEY, CONFIG_MAP, KEEPALIVED_GROUP, SERVICE, ConditionType, Reason
 from kavip.snapshot import Snapshot
 from kavip.vrrp.compact import is_compact
-from kavip.vrrp.config import LARGE, MOST_BYTES
+from kavip.vrrp.config import LARGE, Config, Limit, LimitKind, Target
 from kavip.vrrp.packed import is_packed, unpacked
 
 _WIDTH: Final = 118
@@ -81,14 +82,14 @@ def text(simulated: Simulation, *, columns: int = 0) -> str:
     """
     The address that each Service would get, the usage of the pools then, and the objects that would be made.
 
-    Large groups come with the part of a ConfigMap that they need. For a terminal with *columns*; 0: for none.
+    Large groups come with the part of the nearest limit that they need. For a terminal with *columns*; 0: for none.
     """
     head = ("SERVICE", "GROUP", "POOL", "ADDRESSES", "REASON", "MESSAGE")
     lines = table(head, _service_rows(simulated), columns=columns)
     if pools := list(_pool_rows(simulated.snapshot)):
         lines += ["", *table(("POOL", "PRIORITY", "IPV4 ASSIGNED", "IPV6 ASSIGNED"), pools)]
     if large := list(_large_groups(simulated)):
-        lines += ["", *table(("GROUP", "IN ITS CONFIGMAP", "OF A CONFIGMAP", "IN FULL", "NOTATION"), large)]
+        lines += ["", *table(("GROUP", "IN ITS CONFIGMAP", "OF THE NEAREST LIMIT", "IN FULL", "NOTATION"), large)]
     if simulated.objects:
         kinds = ((each["kind"], each["metadata"]) for each in simulated.objects)
         made = ", ".join(sorted(f"{kind} {metadata['namespace']}/{metadata['name']}" for kind, metadata in kinds))
@@ -136,9 +137,9 @@ def _pool_rows(snapshot: Snapshot) -> Iterator[tuple[str, ...]]:
 
 
 def _large_groups(simulated: Simulation) -> Iterator[tuple[str, ...]]:
-    """A row for each group whose configuration is large: how near it is to the end of a ConfigMap, and why."""
+    """A row for each group whose configuration is large: how near it is to a limit, and its notation."""
     for key, content in sorted(_contents(simulated).items()):
-        full, size = len(simulated.configurations[key]), content.size
+        full = len(simulated.configurations[key])
         if full <= LARGE:
             continue
         group = simulated.snapshot.groups[key]
@@ -148,13 +149,21 @@ def _large_groups(simulated: Simulation) -> Iterator[tuple[str, ...]]:
             why = "in full: spec.agentImage may not read a shorter notation"
         else:
             why = "in full: few of its lines are for nodes"
-        yield key, f"{size:,} bytes", f"{size / MOST_BYTES:.0%}", f"{full:,} bytes", why
+        yield key, f"{content.size:,} bytes", _part(content.nearest), f"{full:,} bytes", why
+
+
+def _part(limit: Limit) -> str:
+    """The part of *limit* that is used, rounded down: 100% is full."""
+    units = {LimitKind.UNPACKED: "bytes unpacked", LimitKind.IN_FULL: "bytes in full"}
+    what = f"{limit.most:,} {units[limit.kind]}" if limit.kind in units else "a ConfigMap"
+    return f"{floor(100 * limit.part)}% of {what}"
 
 
 class _Content(NamedTuple):
-    """The *size* of a group's ConfigMap, and the *notation* of its text; "": in full."""
+    """The *size* of a group's ConfigMap, the limit *nearest* to it, and the *notation* of its text; "": in full."""
 
     size: int
+    nearest: Limit
     notation: str
 
 
@@ -164,15 +173,15 @@ def _contents(simulated: Simulation) -> Mapping[str, _Content]:
     for each in simulated.objects:
         if each["kind"] == CONFIG_MAP:
             size = sum(map(len, each["data"].values()))
-            metadata = each["metadata"]
+            metadata, text = each["metadata"], each["data"][CONFIG_KEY]
             key = f"{metadata['namespace']}/{metadata['name']}"
-            found[key] = _Content(size, _notation_of(each["data"][CONFIG_KEY]))
+            content = unpacked(text)
+            target = Target(agent_bytes=size - len(text))
+            held = Config(simulated.configurations[key], "", content, target, is_packed(text))
+            used = {"compact": is_compact(content), "packed": held.is_packed}
+            notation = " and ".join(name for name, is_used in used.items() if is_used)
+            found[key] = _Content(size, held.nearest, notation)
     return found
-
-
-def _notation_of(text: str) -> str:
-    used = {"compact": is_compact(unpacked(text)), "packed": is_packed(text)}
-    return " and ".join(name for name, is_used in used.items() if is_used)
 
 
 # --- JSON -------------------------------------------------------------------------------------------------------------
@@ -195,12 +204,17 @@ def plan_data(simulated: Simulation) -> dict[str, Any]:
                 "routerIDs": dict(sorted((group.status.router_ids or {}).items())),
                 "keepalivedConf": simulated.configurations.get(key, ""),
                 "configMapBytes": contents[key].size if key in contents else 0,
+                "nearestLimit": _nearest_limit(contents[key].nearest) if key in contents else None,
                 "excluded": sorted(simulated.excluded.get(key, ())),
             }
             for key, group in sorted(snapshot.groups.items())
         ],
         "objects": list(simulated.objects),
     }
+
+
+def _nearest_limit(limit: Limit) -> dict[str, Any]:
+    return {"kind": limit.kind, "usedBytes": limit.used, "mostBytes": limit.most}
 
 
 def _refused(each: ObjectReview) -> dict[str, Any]:

@@ -80,37 +80,42 @@ def test_the_usage_of_pools_is_shown() -> None:
     assert "edge  100       1 of 2         -" in text
 
 
-def test_how_near_a_large_group_is_to_the_end_of_its_configmap() -> None:
+def test_how_near_a_large_group_is_to_a_limit() -> None:
     """The table shows it for groups above 64 KiB, with the notation and why it is that one; JSON for every group."""
     crowd = [node(f"w{number}", f"192.0.2.{number}") for number in range(1, 30)]
     services = [
         service(f"shop/s{n:02}", group="lb/edge", type="ClusterIP", external_ips=[f"198.51.100.{n}"]) for n in range(40)
     ]
 
-    def row(**spec: Any) -> tuple[list[str], int]:
+    def row(**spec: Any) -> tuple[list[str], dict[str, Any]]:
         edge = group("lb/edge", unicast_enabled=True, **spec)
         simulated = simulate.plan([namespace("shop"), edge, *crowd, *services])
         found = [line for line in planoutput.text(simulated).splitlines() if line.startswith("lb/edge ")]
         assert simulated.configurations["lb/edge"].startswith("# kavip: written by kavip for KeepalivedGroup lb/edge")
-        return re.split(r" {2,}", found[0]), planoutput.plan_data(simulated)["groups"][0]["configMapBytes"]
+        return re.split(r" {2,}", found[0]), planoutput.plan_data(simulated)["groups"][0]
 
-    cells, size = row()
+    cells, data = row()
+    size = data["configMapBytes"]
+    assert data["nearestLimit"] == {"kind": "configMap", "usedBytes": size, "mostBytes": 1_000_000}
     assert cells[0] == "lb/edge"
     assert cells[1] == f"{size:,} bytes"
-    assert cells[2] == f"{size / 10_000:.0f}%" == "2%"
+    assert cells[2] == "2% of a ConfigMap"
     assert cells[4] == "compact, if every agent reads it"
     assert size < 30_000
     assert int(cells[3].removesuffix(" bytes").replace(",", "")) > 65_536
-    cells, size = row(agent_image="example.org/kavip:0.1.0")
+    cells, data = row(agent_image="example.org/kavip:0.1.0")
     assert cells[4] == "in full: spec.agentImage may not read a shorter notation"
-    assert size > 65_536
+    assert data["configMapBytes"] > 65_536
     services = [
         service(f"shop/s{n:03}", group="lb/edge", type="ClusterIP", external_ips=[f"198.18.{n}.{k}" for k in range(32)])
         for n in range(140)
     ]
-    cells, size = row(instances=Instances(mode="Shared", count=4))
+    cells, data = row(instances=Instances(mode="Shared", count=4))
     assert cells[4] == "packed, if every agent reads it"
-    assert size < 40_000
+    assert data["configMapBytes"] < 40_000
+    used = len(data["keepalivedConf"])
+    assert data["nearestLimit"] == {"kind": "unpacked", "usedBytes": used, "mostBytes": 2_000_000}
+    assert cells[2] == f"{used // 20_000}% of 2,000,000 bytes unpacked"
 
 
 def test_a_small_group_has_no_row_about_its_configmap() -> None:
