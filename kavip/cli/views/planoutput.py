@@ -3,7 +3,8 @@ The output of ``kavip check`` and ``kavip plan``: lines and tables for people, J
 """
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from math import floor
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -85,7 +86,8 @@ def text(simulated: Simulation, *, columns: int = 0) -> str:
     Large groups come with the part of the nearest limit that they need. For a terminal with *columns*; 0: for none.
     """
     head = ("SERVICE", "GROUP", "POOL", "ADDRESSES", "REASON", "MESSAGE")
-    lines = table(head, _service_rows(simulated), columns=columns)
+    rows = list(_service_rows(simulated))
+    lines = table(head, rows, columns=columns)
     if pools := list(_pool_rows(simulated.snapshot)):
         lines += ["", *table(("POOL", "PRIORITY", "IPV4 ASSIGNED", "IPV6 ASSIGNED"), pools)]
     if large := list(_large_groups(simulated)):
@@ -94,7 +96,16 @@ def text(simulated: Simulation, *, columns: int = 0) -> str:
         kinds = ((each["kind"], each["metadata"]) for each in simulated.objects)
         made = ", ".join(sorted(f"{kind} {metadata['namespace']}/{metadata['name']}" for kind, metadata in kinds))
         lines += ["", *textwrap.wrap(f"Objects (-o json shows them): {made}", _WIDTH, subsequent_indent="  ")]
+    if counts := _unserved(rows):
+        lines += ["", counts]
     return "\n".join(lines)
+
+
+def _unserved(rows: Collection[tuple[str, ...]]) -> str:
+    """How many of the Services with *rows* are refused or excluded, such as ``300 Services: 45 refused``; "": none."""
+    reasons = Counter(row[4] for row in rows)
+    shown = ", ".join(f"{reasons[word]:,} {word}" for word in ("refused", "excluded") if reasons[word])
+    return f"{len(rows):,} {'Service' if len(rows) == 1 else 'Services'}: {shown}" if shown else ""
 
 
 def _service_rows(simulated: Simulation) -> Iterator[tuple[str, ...]]:
@@ -103,16 +114,18 @@ def _service_rows(simulated: Simulation) -> Iterator[tuple[str, ...]]:
     excluded = {key: why for services in simulated.excluded.values() for key, why in services.items()}
     refused = {f"{each.namespace}/{each.name}": each for each in simulated.refused if each.kind == SERVICE}
     for key in sorted({*simulated.services, *refused}):
+        why = "; ".join(map(message_of, refused[key].verdict.refusals)) if key in refused else ""
         if key not in snapshot.services:
-            found = refused[key].verdict.refusals
-            yield key, "-", "-", "-", "refused", "; ".join(message_of(each) for each in found)
+            yield key, "-", "-", "-", "refused", why
             continue
         service, group = snapshot.services[key], snapshot.group_of(snapshot.services[key])
         condition = conditions.find(service.status.conditions, ConditionType.ADDRESS_ASSIGNED)
         addresses = service.ingress_addresses if service.is_load_balancer else service.external_addresses
         pools = dict.fromkeys(pool.name for each in addresses if (pool := snapshot.parsed_pools.pool_of(each)))
         cells = ",".join(pools) or "-", ",".join(map(str, addresses)) or "-"
-        if group is None and service.is_load_balancer:
+        if key in refused:  # it exists in a cluster, and keeps what it has
+            yield key, group or "-", *cells, "refused", why
+        elif group is None and service.is_load_balancer:
             yield key, "-", *cells, "not managed", why_unmanaged(snapshot, service)
         elif key in excluded:
             yield key, group or "-", *cells, "excluded", excluded[key].message

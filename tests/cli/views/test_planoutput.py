@@ -153,15 +153,18 @@ def test_addresses_in_status_are_kept() -> None:
 
 
 def test_a_service_of_a_cluster_stays_although_it_would_be_refused() -> None:
-    """It keeps its address although its annotation is bad; the refusal is reported."""
+    """It keeps its address although its annotation is bad; its row says that it is refused, and why."""
     bad = {names.VERBATIM_ANNOTATION: "{", names.GROUP_ANNOTATION: "lb/edge"}
     edge, holder = pool("edge", "192.0.2.128/31"), ours("shop/b", ["192.0.2.128"], annotations=bad)
     planned = simulate.plan([*CLUSTER, edge, manifest(service("shop/a")), holder])
     assert [each.name for each in planned.refused] == ["b"]
     assert [row[3:5] for row in table(edge, manifest(service("shop/a")), holder)] == [
         ["192.0.2.129", "Assigned"],
-        ["192.0.2.128", "Assigned"],
+        ["192.0.2.128", "refused"],
     ]
+    text = planoutput.text(planned)
+    assert text.splitlines()[-1] == "2 Services: 1 refused"
+    assert "  refused   '{': want a JSON object of strings" in text
 
 
 def test_an_address_in_cooldown_is_reserved() -> None:
@@ -200,6 +203,7 @@ def test_services_for_which_a_group_has_no_room_are_shown(monkeypatch: pytest.Mo
     rows = [each for each in planoutput.text(simulated).splitlines() if each.startswith("shop/")]
     cells = [re.split(r" {2,}", each)[4:] for each in rows]
     assert cells == [["Assigned"]] * (40 - count) + [["excluded", line]] * count
+    assert planoutput.text(simulated).splitlines()[-1] == f"40 Services: {count} excluded"
     services = planoutput.plan_data(simulated)["services"]
     states = [each for one in services for each in one["conditions"] if each["type"] == PROGRAMMED]
     assert [each["message"] == line for each in states] == [number >= 40 - count for number in range(40)]
