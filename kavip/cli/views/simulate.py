@@ -194,6 +194,14 @@ def _notes(given: Collection[Object], absent: Collection[str]) -> tuple[str, ...
     return (f"the files hold no {', no '.join(kinds)}: references to them were not checked",)
 
 
+def _notes_about_sizes(snapshot: Snapshot) -> tuple[str, ...]:
+    """One line if a group of files has no configuration, and so no size, because the files hold no Node."""
+    if snapshot.nodes or not snapshot.groups:
+        return ()
+    groups = "group was" if len(snapshot.groups) == 1 else f"{len(snapshot.groups)} groups was"
+    return (f"the files hold no Node: the size of the configuration of the {groups} not computed",)
+
+
 def _defaulted(group: KeepalivedGroup) -> KeepalivedGroup:
     """*group* with the defaults of the mutating webhook."""
     data = msgspec.to_builtins(group)
@@ -295,6 +303,7 @@ def plan(
         template_problems=problems,
         concerned=None if cluster is None else _concerned(admitted.reviewed, snapshot, cluster),
         excluded=_excluded(observed),
+        notes=admitted.notes if cluster else (*admitted.notes, *_notes_about_sizes(snapshot)),
     )
 
 

@@ -56,3 +56,13 @@ def test_a_group_without_room_for_its_services_is_reported(monkeypatch: pytest.M
     assert done.stderr.startswith("KeepalivedGroup lb/edge has no room for the ")
     assert done.stderr.count("\n") == 1
     assert planned(tmp_path, "-o", "json", text=text).exit_code == 1
+
+
+def test_without_nodes_there_is_no_size(tmp_path: Path) -> None:
+    """The configuration of a group depends on its nodes; without any, the command says that it computes no size."""
+    done = planned(tmp_path, text=GROUP + SERVICE % 1)
+    assert done.exit_code == 0
+    assert done.stderr.splitlines() == [
+        "warning: the files hold no Node: references to them were not checked",
+        "warning: the files hold no Node: the size of the configuration of the group was not computed",
+    ]
