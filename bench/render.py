@@ -165,9 +165,9 @@ def limits() -> None:
     """Print what a ConfigMap holds in each notation; the interface is called eth0."""
 
     def row(what: str, found: Sequence[int]) -> None:
-        print(f"  {what:74}" + "".join(f"{each:12,}" for each in found))
+        print(f"  {what:78}" + "".join(f"{each:12,}" for each in found))
 
-    print(f"{'a ConfigMap holds':76}{'in full':>12}{'compact':>12}{'packed':>12}")
+    print(f"{'a ConfigMap holds':80}{'in full':>12}{'compact':>12}{'packed':>12}")
     for name in ("n{}", "worker-{}", "ip-10-0-123-{}.eu-central-1.compute.internal"):
         row(f"PerService, 255 Services: nodes {name}", [most_nodes(name, target) for target in TARGETS])
     for what, first in (("IPv4", (IPV4,)), (f"IPv4 and {SHORT}", (IPV4, SHORT)), (f"IPv4 and {LONG}", (IPV4, LONG))):
