@@ -94,23 +94,33 @@ def namespace_holds_groups(group: KeepalivedGroup, context: GroupContext) -> Fin
 
 def router_ids_are_available(group: KeepalivedGroup, context: GroupContext) -> Findings:
     """Blacklist and segment leave enough virtual router IDs for the Services of the group."""
-    usage = routeridusage.UsageCounter(context.snapshot, need=routerids.required).usage(group)
+    others = routeridusage.UsageCounter(context.snapshot, need=routerids.required).usage_by_others(group)
     needed = routeridusage.needed_ids(group, context.snapshot)
     if (
         group.is_shared
         and routerids.capacity(routerids.blacklist_of(group.spec), frozenset()) < group.spec.instances.count
     ):
         return  # group_spec_is_valid refuses it
-    if usage.left < 0:
-        remedy = "or choose another segment"
-        if not group.is_shared:
-            remedy = "choose another segment, or set spec.instances.mode: Shared"
+    if needed > others.left:
+        field, remedy = _router_id_remedy(group, others)
+        why = f": {others}" if others.left < names.MAX_ROUTER_ID else ""
         message = (
             f"the instances of this group need {counted(needed, 'virtual router ID')}, "
-            f"but only {max(needed + usage.left, 0)} can be used: {usage}; "
-            f"blacklist fewer, {remedy}"
+            f"but only {max(others.left, 0)} can be used{why}; {remedy}"
         )
-        yield Refusal(Reason.ROUTER_IDS_EXHAUSTED, message, _BLACKLIST_FIELD)
+        yield Refusal(Reason.ROUTER_IDS_EXHAUSTED, message, field)
+
+
+def _router_id_remedy(group: KeepalivedGroup, others: routeridusage.RouterIDUsage) -> tuple[str, str]:
+    """The field of *group* that leaves too few virtual router IDs beside those of *others*, and what helps."""
+    if others.blacklisted:
+        if group.is_shared:
+            return _BLACKLIST_FIELD, "blacklist fewer, or choose another segment"
+        return _BLACKLIST_FIELD, "blacklist fewer, choose another segment, or set spec.instances.mode: Shared"
+    if group.is_shared:
+        return "spec.instances.count", "lower it, or choose another segment"
+    other = "choose another segment" if others.needed else "split the group"
+    return "spec.instances.mode", f"set it to Shared, or {other}"
 
 
 def blacklisted_ids_are_unused(group: KeepalivedGroup, context: GroupContext) -> Findings:

@@ -6,7 +6,7 @@ entry in ``status.routerIDs`` does not count.
 """
 
 from collections.abc import Callable, Container, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kavip import names
@@ -30,12 +30,12 @@ class RouterIDUsage:
     """
     The VRIDs of one group; *left* is negative if the Services need more than there are.
 
-    *leaving*: how many of *in_use* belong to Services in deletion. *platform*: those that OpenShift's keepalived uses
-    and no group.
+    *needed*: also by Services that have none yet. *leaving*: how many of these belong to Services in deletion.
+    *platform*: those that OpenShift's keepalived uses and no group.
     """
 
     blacklisted: int
-    in_use: int
+    needed: int
     where: str
     leaving: int = 0
     platform: int = 0
@@ -43,14 +43,17 @@ class RouterIDUsage:
     @property
     def left(self) -> int:
         """How many a further Service may take."""
-        return names.MAX_ROUTER_ID - self.blacklisted - self.platform - self.in_use
+        return names.MAX_ROUTER_ID - self.blacklisted - self.platform - self.needed
 
     def __str__(self) -> str:
-        """The subtraction, for messages."""
+        """The subtraction, for messages; without what is zero."""
         leaving = f" ({self.leaving} of Services that are being deleted)" if self.leaving else ""
-        platform = f" - {self.platform} of OpenShift" if self.platform else ""
-        in_use = f"{self.in_use} in use {self.where}{leaving}"
-        return f"{names.MAX_ROUTER_ID} - {self.blacklisted} blacklisted{platform} - {in_use}"
+        terms = {
+            "blacklisted": self.blacklisted,
+            "of OpenShift": self.platform,
+            f"needed {self.where}{leaving}": self.needed,
+        }
+        return " - ".join((str(names.MAX_ROUTER_ID), *(f"{number} {what}" for what, number in terms.items() if number)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,16 @@ class UsageCounter:
         leaving = own.leaving + sum(each.leaving for each in others)
         unusable = len(blacklist) + len(platform)
         return RouterIDUsage(len(blacklist), names.MAX_ROUTER_ID - unusable - left, where, leaving, len(platform))
+
+    def usage_by_others(self, group: KeepalivedGroup) -> RouterIDUsage:
+        """The usage of *group* without what the group and its Services need."""
+        usage, own = self.usage(group), self._count(group)
+        return replace(
+            usage,
+            needed=usage.needed - own.needs,
+            where=f"by other groups {usage.where}",
+            leaving=usage.leaving - own.leaving,
+        )
 
     def groups_with_free_ids(self, service: Service) -> list[str]:
         """The keys of the first groups that *service* may use and that have room; those with shared instances first."""

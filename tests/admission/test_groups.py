@@ -126,6 +126,23 @@ def test_a_blacklist_of_a_shared_group_leaves_room_for_local_services(last: int,
     assert refusal.message.endswith("; blacklist fewer, or choose another segment")
 
 
+def test_without_a_blacklist_the_mode_is_at_fault() -> None:
+    """A group of too many Services has no blacklist to shorten; only what other groups need is subtracted."""
+    members = [service(f"shop/s{number}", group="lb/new") for number in range(300)]
+    (refusal,) = evaluate(group("lb/new", segment="s"), *members).refusals
+    assert (refusal.reason, refusal.field) == (Reason.ROUTER_IDS_EXHAUSTED, "spec.instances.mode")
+    needs = "the instances of this group need 300 virtual router IDs, but only"
+    assert refusal.message == f"{needs} 255 can be used; set it to Shared, or split the group"
+    other = group("lb/other", segment="s", instances=Instances(mode="Shared", count=5))
+    (refusal,) = evaluate(group("lb/new", segment="s"), other, *members).refusals
+    usable = '250 can be used: 255 - 5 needed by other groups on segment "s"'
+    assert refusal.message == f"{needs} {usable}; set it to Shared, or choose another segment"
+    shared = group("lb/new", segment="s", instances=Instances(mode="Shared", count=255))
+    (refusal,) = evaluate(shared, other).refusals
+    assert refusal.field == "spec.instances.count"
+    assert refusal.message.endswith("; lower it, or choose another segment")
+
+
 def test_an_edit_of_a_group_without_vips_has_no_warning() -> None:
     """Without running VIPs nothing is disrupted."""
     assert evaluate(group("lb/edge", interface="eth1", segment="s"), old=group("lb/edge")) == ALLOWED
