@@ -25,7 +25,7 @@ def dual(programs: Programs) -> Iterator[ControlPlane]:
         yield started
 
 
-@pytest.fixture(scope="package")  # the patches below must not reach other tests
+@pytest.fixture(scope="module")  # the patches below must not reach tests of other files
 def runner(dual: ControlPlane) -> Iterator[CaseRunner]:
     """kavip as webhook of an API server that has the namespaces and kinds of the cases."""
     manifests = [argument for path in CRDS for argument in ("-f", str(path))]
