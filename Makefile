@@ -94,7 +94,7 @@ test-alerts: ## each alert on a real cluster: broken, fired, mended, ended; and 
 	@$(RUN) pytest -m alerts --timing -s tests/cluster/alerts
 
 .PHONY: upgrade
-upgrade: ## upgrade from FROM=7b04379 (0.1.0) with VIPs up, and back, BY=helm, oci, kustomize, manifest, olm or helm-olm; VIPS=5000 (root)
+upgrade: ## upgrade from FROM=7b04379 (0.1.0) with VIPs up, and back, BY=helm, oci, kustomize, manifest, olm or helm-olm; VIPS=1600 (root)
 	@$(RUN) python -m hack.upgrade $(FROM) $(addprefix --by=,$(BY)) $(addprefix --vips=,$(VIPS))
 
 .PHONY: compat
