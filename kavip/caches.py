@@ -100,7 +100,7 @@ class Caches:
         self._slices: Informer[Object] = Informer(client, slices, labels=selector(()))
         self._slices.subscribe(self._update)
         self._followed: frozenset[str] = frozenset()
-        """The Services whose EndpointSlices are read; the webhook's decisions read only those of the API server."""
+        """The Services whose EndpointSlices are read. The webhook reads only those of the API server."""
         self.informers.append(self._slices)
         self._monitoring: list[Informer[Owned]] = []
         for namespace in sorted(group_namespaces) or [""] if owned else ():
