@@ -232,6 +232,18 @@ class Allowance:
 
 
 @dataclass(frozen=True, slots=True)
+class PublishedList:
+    """The VIPs that nodes ask the LAN for, as a ConfigMap lists them, and *since* when: in monotonic seconds."""
+
+    probe: tuple[str, ...] = ()
+    since: float = 0.0
+
+    def after(self, probe: tuple[str, ...], *, at: float) -> "PublishedList":
+        """The same if the list is still *probe*, else that list since *at*."""
+        return self if probe == self.probe else PublishedList(probe, at)
+
+
+@dataclass(frozen=True, slots=True)
 class GroupRecord:
     """
     What the worker records of the last plan of a group.
@@ -240,7 +252,7 @@ class GroupRecord:
     does not contain it. *unconfirmed*: by Service. *unconfirmed_masters*: by instance or VIP of the group's status.
     *obstructed*: the Services whose stored ``Programmed`` names an obstacle, and not only the progress. *allowance*: of
     Events about VIPs that move. *annotated*: when its pods were annotated; *notation_left*: when its text last left a
-    notation; both in monotonic seconds.
+    notation; both in monotonic seconds. *listed*: the VIPs in its ConfigMap that were new.
     """
 
     reservation: GroupReservation = GroupReservation()
@@ -251,6 +263,7 @@ class GroupRecord:
     allowance: Allowance = Allowance()
     annotated: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}), hash=False)
     notation_left: float = -inf
+    listed: PublishedList = PublishedList()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

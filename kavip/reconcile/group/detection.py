@@ -2,9 +2,9 @@
 What ``agent.json`` says about address conflicts: which VIPs are new, which pools are switched off, who the nodes are.
 
 A VIP is new if no published text had it and no agent runs it; so an upgrade makes none new, and a lost ConfigMap only
-those that no node runs. It stays in the list until an agent runs it *and* the ConfigMap is written for another reason:
-a write only to shorten the list would cost each node a change of its mount. A node that starts meanwhile asks for a VIP
-that was announced long ago, and hears that a node has it.
+those that no node runs. It stays in the list until an agent runs it *and* the ConfigMap is written for another reason,
+or the list has not changed for :data:`SHORTEN`: a write for each VIP that runs would cost each node a change of its
+mount. A node that starts meanwhile asks for a VIP that is announced, and hears that a node has it.
 
 There are two exceptions. A VIP that runs and that another machine claims leaves the list at once, so that it is known
 after a restart of all agents that it was announced before. And hardware addresses are written at once if a node waits
@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from math import inf
 from typing import Final
 
 from kavip import names
@@ -28,12 +29,16 @@ from kavip.reconcile.group.configuration import GroupConfiguration
 from kavip.reconcile.group.existing import Existing
 from kavip.reconcile.observed.agentstates import AgentStates, ClaimedAddress, NodeState
 from kavip.reconcile.observed.strangers import hardware_of
+from kavip.reconcile.plan import PublishedList
 from kavip.snapshot import Snapshot
 from kavip.vrrp.instances import Instance
 from kavip.vrrp.running import RunningInstance, running_instances
 
 MOST_HARDWARE: Final = 768
 """Hardware addresses in ``agent.json``, which have 15 KB. Agents recognise their unicast peers without them."""
+
+SHORTEN: Final = 60.0
+"""Seconds after its last change until a list is shortened by a write of its own."""
 
 _FEW: Final = 256
 """Addresses of a published list up to which each is looked up, instead of each VIP of the group."""
@@ -47,13 +52,16 @@ class Detection:
     Address conflicts of one group.
 
     *new*: the VIPs that no text had before. *vips*: all of its VIPs, *off*: those of switched-off pools. *published*:
-    what the ConfigMap says now. *hardware*: what the nodes report; *are_complete*: all of them do.
+    what the ConfigMap says now; *listed*: its list of VIPs, *at* this time. *hardware*: what the nodes report;
+    *are_complete*: all of them do.
     """
 
     new: frozenset[Address]
     vips: tuple[frozenset[Address], ...]
     off: frozenset[Address]
     published: DetectionConfig
+    listed: PublishedList
+    at: float
     states: Mapping[str, NodeState]
     hardware: tuple[str, ...]
     are_complete: bool
@@ -63,7 +71,7 @@ class Detection:
         """What is written if nothing else of the ConfigMap changes: as little as possible."""
         published, is_listed = self.published, self._listed.__contains__
         new, contested = self.new - self.off, {each.address for each in self._claimed if each.is_held}
-        is_right = all(map(is_listed, new)) and not any(map(is_listed, contested))
+        is_right = self.shortened_in > 0 and all(map(is_listed, new)) and not any(map(is_listed, contested))
         awaited = {each.hardware for each in self._claimed}.difference(published.hardware_addresses)
         return DetectionConfig(
             probe=published.probe if is_right else self.fresh.probe,
@@ -84,6 +92,11 @@ class Detection:
             off=self._off,
             hardware_addresses=tuple(sorted(tuple(dict.fromkeys(known))[:MOST_HARDWARE])),
         )
+
+    @property
+    def shortened_in(self) -> float:
+        """After how many seconds the list is shortened if nothing else is written."""
+        return self.listed.since + SHORTEN - self.at if self.listed.probe else inf
 
     @property
     def _listed_vips(self) -> frozenset[Address]:
@@ -120,12 +133,13 @@ def detection_of(
     *,
     existing: Existing,
     configuration: GroupConfiguration,
+    listed: PublishedList,
     memory: Memory,
 ) -> Detection:
-    """The detection for *configuration*, after what is *existing*."""
+    """The detection for *configuration*, after what is *existing*; *listed*: the list of VIPs at the last plan."""
     states, models = agents.states_of(group.key), (configuration.model, configuration.final)
     instances = {each.name: each for model in models if model for each in model.instances}
-    candidates = _candidates(instances, existing, memory)
+    candidates, published = _candidates(instances, existing, memory), published_detection(existing)
     unprobed = snapshot.parsed_pools.unprobed
     off = [memory.last(_off, each.name, each.carried, unprobed) for each in instances.values() if unprobed]
     others = [group.key, *sorted(agents.states.keys() - {group.key})]
@@ -133,7 +147,9 @@ def detection_of(
         new=_not_run(candidates, states),
         vips=tuple(each.carried for each in instances.values()),
         off=frozenset[Address]().union(*off),
-        published=published_detection(existing),
+        published=published,
+        listed=listed.after(published.probe, at=agents.at),
+        at=agents.at,
         states=states,
         hardware=hardware_of(agents, others),
         are_complete=bool(states) and all(node in states and states[node].hardware for node in _nodes(existing)),

@@ -9,6 +9,7 @@ condition reports it. A problem of one Service, such as a bad line or a missing 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
+from math import inf
 from typing import Final, NamedTuple
 
 from kavip.api.group import KeepalivedGroup
@@ -144,6 +145,7 @@ def _plan(
             moves.allowance,
             rollout.objects.pods.annotated,
             notation.last_left(existing.running, desired.configuration.current, record.notation_left, at=mastership.at),
+            desired.detection.listed,
         ),
         target=rollout.target,
         pod_allowance=rollout.objects.pods.allowance,
@@ -160,6 +162,8 @@ def _waits(
         yield strangers.PATIENCE  # whether they count may change with time, and with any node's answer
     if (left := mastership.at - observed.records.group(group.key).notation_left) < notation.AGAIN:
         yield notation.AGAIN - left
+    if 0 < (left := desired.detection.shortened_in) < inf:
+        yield left
     if desired.is_rolling or desired.is_moving:
         yield peers.RECHECK
     if desired.awaits_groups:

@@ -10,7 +10,7 @@ from kavip import names
 from kavip.api.address import parse_address
 from kavip.api.agentconfig import DetectionConfig, decode_config
 from kavip.api.group import GroupVirtualIP, Instances
-from kavip.reconcile.group.detection import MOST_HARDWARE
+from kavip.reconcile.group.detection import MOST_HARDWARE, SHORTEN
 from kavip.reconcile.observed.agentstates import AgentStates, ClaimedAddress, NodeState
 from kavip.reconcile.plan import Apply, Key, KeyKind
 from kavip.vrrp import running
@@ -107,6 +107,20 @@ def test_the_list_is_shortened_with_the_next_change() -> None:
     found.agents = heard(A, C)
     found.snapshot.put(serving(API, B))
     assert config_map_writes(found) == 1 and detection(found).probe == (B,)
+
+
+def test_the_list_is_shortened_a_minute_after_its_last_change() -> None:
+    """Without another change; by the VIPs that run, in one write, which is repeated for nothing."""
+    found = settled(serving(WEB, A), serving(API, B))
+    found.agents = heard(A)
+    found.later(SHORTEN - 1)
+    assert config_map_writes(found) == 0 and found.group().requeue_after == 1
+    found.later(1)
+    assert config_map_writes(found) == 1 and detection(found).probe == (B,)
+    found.later(3 * SHORTEN)
+    assert config_map_writes(found) == 0
+    found.agents = heard(A, B)
+    assert config_map_writes(found) == 1 and detection(found).probe == ()
 
 
 def test_a_vip_that_runs_and_is_claimed_leaves_the_list_at_once() -> None:
