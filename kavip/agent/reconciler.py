@@ -157,7 +157,7 @@ class Reconciler:
             if isinstance(mounted, MountedConfig):
                 await self.feeds.run_once(mounted)
                 mounted = self.peers.configure(mounted, None)
-            await self._apply(None, mounted)
+            await self._apply(None, mounted, is_first=True)
         except Exception:  # the edge: the pod must start in any case
             log.exception("first configuration failed")
         await self._reloader.ensure_installed()
@@ -281,17 +281,19 @@ class Reconciler:
         is_ready = await self._rehearse(following, is_announced=left is not None)
         return pause if is_ready else min(pause, RETRY)
 
-    async def _apply(self, daemon: Daemon | None, mounted: MountedConfig | RefusedConfig) -> float:
+    async def _apply(
+        self, daemon: Daemon | None, mounted: MountedConfig | RefusedConfig, *, is_first: bool = False
+    ) -> float:
         """
         Install the wanted configuration unless it is refused; without *daemon* remove the addresses that one left.
 
-        Returns the seconds until the next step.
+        *is_first*: keepalived has not been started yet. Returns the seconds until the next step.
         """
         if daemon is None:
             self._reloader.forget_daemon()
             await asyncio.to_thread(process.remove_stale_pid_files, self._files.path, config=self._files.config)
         facts = await self._facts(mounted)
-        outcome = await self._prepare(mounted, facts)
+        outcome = await self._prepare(mounted, facts, is_first=is_first)
         if daemon is None:
             wanted = addresses_of(mounted, facts) if isinstance(mounted, MountedConfig) else frozenset()
             await self._network.remove_leftovers(facts, wanted=wanted)
@@ -315,7 +317,7 @@ class Reconciler:
         self._reporter.record_outcome(mounted, outcome, failure=failure, notes=notes, missing=missing)
         return RETRY if isinstance(outcome, RefusedConfig) or outcome.notes else RECHECK
 
-    async def _prepare(self, mounted: MountedConfig | RefusedConfig, facts: NodeFacts) -> Outcome:
+    async def _prepare(self, mounted: MountedConfig | RefusedConfig, facts: NodeFacts, *, is_first: bool) -> Outcome:
         """
         The configuration that this node runs for *mounted*, without new VIPs that another machine has.
 
@@ -334,11 +336,17 @@ class Reconciler:
         conflicts.expect(wanted, later=following, nodes=nodes)
         outcome = asyncio.to_thread(prepare, mounted, facts)
         if wanted.vips and not mounted.is_next:
-            found, _ = await asyncio.gather(outcome, conflicts.ask())
+            found, _ = await asyncio.gather(outcome, self._ask(is_first=is_first))
         else:
             found = await outcome
         self._conflicts_version, withheld = conflicts.version, conflicts.withheld
         return await asyncio.to_thread(prepare, mounted, facts, withheld=withheld) if withheld else found
+
+    async def _ask(self, *, is_first: bool) -> None:
+        """Ask the LAN for new VIPs, before the first start of keepalived for all that other nodes may have."""
+        if is_first:
+            await self.conflicts.recognise()
+        await self.conflicts.ask()
 
     async def _route_returns(self, mounted: MountedConfig, facts: NodeFacts) -> list[NodeProblem]:
         """Route replies as *mounted* wants it; return what keeps requests from coming in."""

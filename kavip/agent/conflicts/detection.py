@@ -9,7 +9,7 @@ An inquiry takes less than half a second and runs on the event loop beside every
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from math import inf
 from typing import Final
@@ -19,8 +19,8 @@ import structlog
 from kavip.agent.config.model import ConflictDetection, ParsedConfig
 from kavip.agent.config.withhold import Unprobed, Withheld
 from kavip.agent.conflicts.defence import VIPDefence
-from kavip.agent.conflicts.inquiry import MOST, KnownMachines, inquire
-from kavip.agent.conflicts.verdicts import Verdicts, first_reports
+from kavip.agent.conflicts.inquiry import MOST, MOST_ONCE, KnownMachines, held_by_nodes, inquire
+from kavip.agent.conflicts.verdicts import Answer, Finding, Verdicts, first_reports
 from kavip.agent.network import NodeNetwork
 from kavip.api.agent import ConflictReport, NodeProblem, ProblemCode
 from kavip.api.instant import instant_text
@@ -32,6 +32,8 @@ _UNABLE: Final = NodeProblem(
     "VIPs are loaded without asking the LAN: the agent lacks the capability NET_RAW, or the interface has no ARP",
 )
 
+MOST_RECOGNISED: Final = 6_400
+"""VIPs for which a node that starts asks whether another node has them: keepalived waits 5 s for that many."""
 _SOON: Final = 1.0  # seconds after a failure
 
 log = structlog.get_logger()
@@ -82,6 +84,22 @@ class AddressConflicts:
         self._changed.set()
 
     # --- before they are loaded ---------------------------------------------------------------------------------------
+    async def recognise(self) -> None:
+        """
+        Find those of the VIPs to load now that other nodes have.
+
+        A node that starts takes instances over at once. It must not take them over without VIPs that are announced.
+        """
+        async with self._asking:
+            due = self._verdicts.due(self._loading, now=time.monotonic())[:MOST_RECOGNISED]
+            if len(due) <= MOST:
+                return  # one inquiry is enough for all of them
+            for at in range(0, len(due), MOST_ONCE):
+                some = due[at : at + MOST_ONCE]
+                found = await held_by_nodes(some, self._machines)
+                self._record(dict.fromkeys(found, Finding(Answer.NODE)))
+                self.asked += len(some)
+
     async def ask(self) -> None:
         """Ask for the first VIPs that are to be loaded now; :meth:`run` asks for the others."""
         await self._inquire(lambda: self._loading)
@@ -98,13 +116,17 @@ class AddressConflicts:
             if not due:
                 return
             before = self._state()
-            found = await inquire(due, self._machines)
-            now, clock = time.monotonic(), instant_text(datetime.now(UTC))
-            for vip in sorted(found.keys() & self._wanted):
-                self._verdicts.record(vip, found[vip], now=now, time=clock, jitter=random.random())  # noqa: S311 - no secret
+            clock = self._record(await inquire(due, self._machines))
             self.asked += len(due)
             self._log_news(clock)
             self.version += self._state() != before
+
+    def _record(self, found: Mapping[VirtualIP, Finding]) -> str:
+        """Enter what was *found*; returns the time that is entered."""
+        now, clock = time.monotonic(), instant_text(datetime.now(UTC))
+        for vip in sorted(found.keys() & self._wanted):
+            self._verdicts.record(vip, found[vip], now=now, time=clock, jitter=random.random())  # noqa: S311 - no secret
+        return clock
 
     def _log_news(self, clock: str) -> None:
         """Log the claims that were first heard at *clock*."""

@@ -1,7 +1,9 @@
 """A VIP that is new to the group is announced after the LAN was silent about it: real agents and daemons, a capture."""
 
+import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -29,6 +31,7 @@ WEB_VIP6 = "2001:db8:2::130"
 NEW, NEW6 = "192.0.2.131", "2001:db8:2::131"
 BOTH = mounts.rendered({WEB: f"{WEB_VIP},{WEB_VIP6}", "shop/new": f"{NEW},{NEW6}"})
 WITH_NEW = {"probe": [NEW, NEW6]}
+MANY = {f"shop/s{number:03}": f"198.18.0.{number}" for number in range(1, 121)}
 STRANGER = "02:00:c0:00:02:1e"
 """The hardware address of the segment's client."""
 
@@ -218,18 +221,38 @@ def test_a_switch_does_not_wait_for_the_lan(lan: Segment, pod: MakePod) -> None:
 
 
 def test_many_vips_are_asked_for_a_few_at_a_time(lan: Segment, pod: MakePod) -> None:
-    """At most 320 probes a second, and the first ones are loaded while the last ones are asked for."""
-    vips = {f"shop/s{number:03}": f"198.18.0.{number}" for number in range(1, 121)}
-    text = mounts.rendered(vips, nodes=1, instances=mounts.shared(4))
+    """At most 320 probes a second after the first one, and the first VIPs are loaded while the last are asked for."""
+    text = mounts.rendered(MANY, nodes=1, instances=mounts.shared(4))
     with captured(lan) as capture:
         node = started(pod("n1"), text, conflictDetection={"probe": ["198.18.0.1-198.18.0.120"]})
-        node.wait_until("all are there", lambda: set(vips.values()) <= node.addresses())
-        moments = sorted(each.moment for vip in vips.values() for each in capture.probes(vip))
-        first_claim = min(each.moment for vip in vips.values() for each in capture.claims(vip))
-        assert all(len(capture.probes(vip)) >= PROBES for vip in vips.values())
+        node.wait_until("all are there", lambda: set(MANY.values()) <= node.addresses())
+        moments = sorted(each.moment for vip in MANY.values() for each in capture.probes(vip)[1:])
+        first_claim = min(each.moment for vip in MANY.values() for each in capture.claims(vip))
+        assert all(len(capture.probes(vip)) >= 1 + PROBES for vip in MANY.values())
     two = 2 * MOST * PROBES  # probes of two inquiries, which take as long as that many pauses
     assert all(after - moments[at] >= 0.9 * 2 * PROBES * SPACING for at, after in enumerate(moments[two:]))
     assert first_claim < moments[-1]
+
+
+def test_a_node_that_starts_takes_no_instance_over_without_vips_that_are_announced(lan: Segment, pod: MakePod) -> None:
+    """It asks once for each of many, before keepalived starts, and leaves out only those that no node has."""
+    text = mounts.rendered(MANY, instances=mounts.shared(4))
+    held, free = list(MANY.values())[:-2], list(MANY.values())[-2:]
+    without = mounts.rendered(dict(list(MANY.items())[:-2]), instances=mounts.shared(4))
+    first = started(pod("n1"), without, conflictDetection={})
+    first.wait_until("all are there", lambda: set(held) <= first.addresses())
+    with captured(lan) as capture, having(lan.client, free[0]):
+        second = pod("n2")
+        second.config.write(text, conflictDetection={"probe": ["198.18.0.1-198.18.0.120"]})
+        second.prepare()
+        loaded = set(
+            re.findall(
+                r"^        (198\.18\.\S+)/32 dev", (second.run_dir / "keepalived.conf").read_text(), re.MULTILINE
+            )
+        )
+        assert loaded == set(held) | {free[1]}
+        asked = Counter(vip for vip in MANY.values() for _ in capture.probes(vip, by="n2"))
+    assert asked == Counter(held) + Counter(dict.fromkeys(free, PROBES + 1))
 
 
 def test_an_agent_without_the_right_loads_vips_unasked(lan: Segment, pod: MakePod) -> None:
