@@ -34,7 +34,7 @@ from typing import Final
 import structlog
 
 from kavip.agent.config.facts import KUBE_PROXY_INTERFACE, NodeFacts, missing_interfaces
-from kavip.agent.config.localize import addresses_of, interface_on_node, silenced
+from kavip.agent.config.localize import addresses_of, interface_on_node, silenced, written_addresses
 from kavip.agent.config.model import LocalizedConfig, MountedConfig, NextConfig, RefusedConfig
 from kavip.agent.config.returnroutes import read_routes
 from kavip.agent.config.switchover import NEAR, running_password, timestamp
@@ -230,7 +230,7 @@ class Reconciler:
             if isinstance(each, MountedConfig | LocalizedConfig)
         ]
         if change.address:
-            return not any(f" {change.address}/" in text for text in texts)
+            return not any(change.address in written_addresses(text) for text in texts)
         unused = mounted.interfaces if isinstance(mounted, MountedConfig) else frozenset[str]()
         if change.interface == KUBE_PROXY_INTERFACE or change.interface in unused:
             return True

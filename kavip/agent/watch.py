@@ -22,6 +22,11 @@ UNWATCHED: Final = 0.25
 """Seconds between steps while a folder cannot be watched, or does not exist."""
 SOONEST: Final = 0.02
 """The shortest time between two steps, in seconds."""
+NETWORK_PAUSE: Final = 0.5
+"""
+The shortest time between two wake-ups by the network, in seconds: each reads all addresses of the node, and a fail-over
+of another group changes thousands of them one by one.
+"""
 
 log = structlog.get_logger()
 
@@ -48,6 +53,8 @@ class Watcher:
         pid_files = Folder(run_dir, CREATED, frozenset({os.fsencode(PID_FILE)}))
         self._folders = FolderWatch([*map(Folder, mounts), pid_files], [File(run_dir / PID_FILE)], self._woken.set)
         self._network = NetworkWatch(observe, is_relevant, self._wake_for_network)
+        self._network_due = 0.0
+        self._network_timer: asyncio.TimerHandle | None = None
         self._stack = ExitStack()
         self._daemon: Daemon | None = None
         self._handle = -1
@@ -56,6 +63,7 @@ class Watcher:
         self._stack.enter_context(self._folders)
         self._stack.enter_context(self._network)
         self._stack.callback(self._close_handle)
+        self._stack.callback(self._close_timer)
         if not self._folders.is_complete:
             log.warning("folder not watched", poll_seconds=UNWATCHED)
         return self
@@ -96,8 +104,19 @@ class Watcher:
         self._woken.set()
 
     def _wake_for_network(self) -> None:
+        if self._network_timer is None:
+            loop = asyncio.get_running_loop()
+            self._network_timer = loop.call_later(self._network_due - loop.time(), self._network_wakes)
+
+    def _network_wakes(self) -> None:
+        self._network_timer, self._network_due = None, asyncio.get_running_loop().time() + NETWORK_PAUSE
         self._network_changed()
         self._woken.set()
+
+    def _close_timer(self) -> None:
+        if self._network_timer:
+            self._network_timer.cancel()
+        self._network_timer = None
 
     def _daemon_ended(self) -> None:
         self._close_handle()

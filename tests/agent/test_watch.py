@@ -5,6 +5,7 @@ import os
 import struct
 import subprocess
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from kavip.agent import inotify, rtnetlink
 from kavip.agent.keepalived.process import PID_FILE, Daemon
 from kavip.agent.rtnetlink import NetworkChange
-from kavip.agent.watch import Watcher
+from kavip.agent.watch import NETWORK_PAUSE, Watcher
 from tests.agent.mounts import Mount
 
 LONG = 30.0
@@ -140,6 +141,23 @@ async def test_without_inotify_the_agent_polls(mount: Mount, run_dir: Path, monk
     monkeypatch.setattr("kavip.agent.watch.UNWATCHED", SHORT)
     with watcher(run_dir, mount.path) as given:
         assert await woke(given)
+
+
+async def test_many_changes_of_the_network_wake_a_few_times(mount: Mount, run_dir: Path) -> None:
+    """The first one wakes at once, and those that a fail-over brings after it wake together, a moment later."""
+    changed: list[float] = []
+    given = watcher(run_dir, mount.path)
+    given._network_changed = lambda: changed.append(asyncio.get_running_loop().time())
+    with given:
+        given._wake_for_network()
+        assert await woke(given) and len(changed) == 1
+        for _ in range(1000):
+            given._wake_for_network()
+        assert await woke(given) and len(changed) == 2
+        assert not await woke(given, within=2 * NETWORK_PAUSE)
+        given._wake_for_network()
+        assert await woke(given) and len(changed) == 3
+    assert all(after - one >= 0.9 * NETWORK_PAUSE for one, after in pairwise(changed))
 
 
 def message(kind: int, body: bytes, *attributes: tuple[int, bytes]) -> bytes:

@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 from kavip.agent.config import validate
@@ -28,6 +29,7 @@ AUTHENTICATION_MARKER: Final = "# kavip: authentication"
 PASSWORD: Final = re.compile(r"[A-Za-z0-9_-]{1,8}")
 _CONDITION: Final = re.compile(r"( *)@(\^?)([A-Za-z0-9.-]+) (\S.*)")
 _ADDRESS: Final = re.compile(r" +([0-9A-Fa-f:.]+)/([0-9]{1,3}) dev (\S+)")
+_WRITTEN: Final = re.compile(r" ([0-9A-Fa-f:.]+)/[0-9]")
 _INTERFACE: Final = re.compile(r"^( *interface | *[0-9A-Fa-f:.]+/[0-9]+ dev )(\S+)$")
 _SOURCE: Final = "unicast_src_ip"
 _PEERS: Final = "    unicast_peer {"
@@ -120,6 +122,12 @@ def interface_on_node(mounted: MountedConfig, facts: NodeFacts, name: str) -> st
     if mounted.interface_from_ip and name not in mounted.pool_interfaces:
         name = _interface_from_ip(mounted, facts)
     return name if name in facts.interfaces else ""
+
+
+@lru_cache(maxsize=2)  # the mounted text and the installed one
+def written_addresses(text: str) -> frozenset[str]:
+    """The addresses of VIPs in *text*, as they are written: a fail-over of 20,000 looks each up."""
+    return frozenset(_WRITTEN.findall(text))
 
 
 def _addresses(text: str) -> Iterator[VirtualIP]:
