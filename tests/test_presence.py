@@ -1,15 +1,17 @@
 """Which nodes have each VIP during an upgrade, by looks at their kernels."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from hack.testbed import runs
 from hack.testbed.errors import TestbedError
 from hack.testbed.place import Result
-from hack.testbed.segment import Host
+from hack.testbed.segment import Host, Segment
 from hack.upgrade import crowd
 from hack.upgrade.measure import LONGEST_SILENCE, is_unsteady
-from hack.upgrade.presence import Presence, watching
+from hack.upgrade.presence import Presence, addresses, watching
 
 BOTH = frozenset({"a", "b"})
 A, B, NONE = frozenset({"a"}), frozenset({"b"}), frozenset[str]()
@@ -67,6 +69,29 @@ def test_a_node_that_cannot_be_read_is_an_error() -> None:
         watching([Broken("n1", Path("/nowhere"), 1)], {"some": BOTH}),
     ):
         pass
+
+
+@pytest.mark.netns
+def test_an_address_is_seen_while_others_are_deleted() -> None:
+    """The kernel lists those that were added first before it, and a list by position skips one for each of them."""
+    gone, stays = (
+        [f"198.19.{third}.{fourth}" for third in range(8) for fourth in range(at, at + 100)] for at in (0, 100)
+    )
+
+    def changed(host: Host, verb: str, addresses: list[str]) -> None:
+        lines = "".join(f"address {verb} {each}/32 dev eth0\n" for each in addresses)
+        host.exec("ip", "-batch", "-", input=lines)
+
+    with runs.in_memory() as state, Segment(state, nodes=1) as lan, ThreadPoolExecutor(1) as threads:
+        host = lan.node("n1")
+        changed(host, "add", gone + stays)
+        deleting = threads.submit(lambda: [changed(host, "del", gone[at : at + 20]) for at in range(0, len(gone), 20)])
+        looks = 0
+        while not deleting.done():
+            assert addresses(host) >= {*stays}
+            looks += 1
+        deleting.result()
+        assert looks and not addresses(host) & {*gone}
 
 
 def test_other_addresses_do_not_count() -> None:

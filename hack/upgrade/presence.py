@@ -11,7 +11,7 @@ from typing import Final
 
 from hack.testbed.segment import Host
 
-_ADDRESS: Final = re.compile(r" inet (\S+)/")
+_ADDRESS: Final = re.compile(r"^local (\S+) dev eth0 ", re.MULTILINE)
 
 
 @dataclass(slots=True)
@@ -83,8 +83,13 @@ class Presence:
 
 
 def addresses(node: Host) -> frozenset[str]:
-    """The IPv4 addresses in the kernel of *node*."""
-    return frozenset(_ADDRESS.findall(node.exec("ip", "-4", "-oneline", "address", "show", "dev", "eth0").stdout))
+    """
+    The IPv4 addresses in the kernel of *node*.
+
+    They are read from its local routes. The kernel's list of addresses is read by position, so that an address may be
+    missing if one before it is deleted meanwhile.
+    """
+    return frozenset(_ADDRESS.findall(node.exec("ip", "-4", "route", "show", "table", "local").stdout))
 
 
 @contextmanager
