@@ -24,6 +24,11 @@ SHARE: Final = 16
 EACH: Final = 32
 """VIPs of one Service: its address, and externalIPs."""
 PATIENCE: Final = 900.0
+MANY: Final = 2_000
+INTERVAL: Final = 1_000
+"""
+Milliseconds between two adverts of groups with more than :data:`MANY` VIPs: keepalived sends none while it adds them.
+"""
 _EXTERNAL: Final = "198.19.{}.{}"
 _POOL: Final = "198.18.128.0/17"
 
@@ -41,7 +46,8 @@ class Crowd:
         pool = f"{names.KAVIP_GROUP}/{names.VERSION}", names.VIP_POOL
         groups = [f"{NAMESPACE}/{each}" for each in (REPLACED, KEPT)]
         group = f"{names.REDHATCOP_GROUP}/{names.VERSION}", names.KEEPALIVED_GROUP
-        spec = {"interface": "eth0", "segment": "default", "instances": {"mode": "Shared"}}
+        interval = {"advertIntervalMilliseconds": INTERVAL} if self._services * EACH > MANY else {}
+        spec = {"interface": "eth0", "segment": "default", "instances": {"mode": "Shared"}, **interval}
         kept = {"updateStrategy": {"type": "OnDelete"}}
         objects = [
             object_of("v1", "Namespace", name=NAMESPACE),

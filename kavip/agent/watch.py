@@ -22,11 +22,13 @@ UNWATCHED: Final = 0.25
 """Seconds between steps while a folder cannot be watched, or does not exist."""
 SOONEST: Final = 0.02
 """The shortest time between two steps, in seconds."""
-NETWORK_PAUSE: Final = 0.5
+NETWORK_PAUSE: Final = 10
 """
-The shortest time between two wake-ups by the network, in seconds: each reads all addresses of the node, and a fail-over
-of another group changes thousands of them one by one.
+How many times as long as the step after a change of the network the next one waits, at most :data:`LONGEST_PAUSE`. Such
+a step reads all addresses of the node, and a fail-over of another group changes thousands of them one by one.
 """
+LONGEST_PAUSE: Final = 2.0
+"""Seconds: a step may take long for other reasons."""
 
 log = structlog.get_logger()
 
@@ -53,8 +55,8 @@ class Watcher:
         pid_files = Folder(run_dir, CREATED, frozenset({os.fsencode(PID_FILE)}))
         self._folders = FolderWatch([*map(Folder, mounts), pid_files], [File(run_dir / PID_FILE)], self._woken.set)
         self._network = NetworkWatch(observe, is_relevant, self._wake_for_network)
-        self._network_due = 0.0
-        self._network_timer: asyncio.TimerHandle | None = None
+        self._began = self._opens = 0.0  # the step; when the network may wake the task
+        self._has_changed = self._is_open = self._is_for_network = False
         self._stack = ExitStack()
         self._daemon: Daemon | None = None
         self._handle = -1
@@ -63,7 +65,6 @@ class Watcher:
         self._stack.enter_context(self._folders)
         self._stack.enter_context(self._network)
         self._stack.callback(self._close_handle)
-        self._stack.callback(self._close_timer)
         if not self._folders.is_complete:
             log.warning("folder not watched", poll_seconds=UNWATCHED)
         return self
@@ -89,7 +90,19 @@ class Watcher:
             self._daemon_ended()
 
     async def wait(self, seconds: float) -> None:
-        """Return at the next wake-up, at the latest after *seconds*."""
+        """Return at the next wake-up, at the latest after *seconds*; a step has ended when this is called."""
+        loop = asyncio.get_running_loop()
+        if self._is_for_network:
+            took = loop.time() - self._began
+            self._is_for_network, self._opens = False, loop.time() + min(LONGEST_PAUSE, NETWORK_PAUSE * took)
+        timer = loop.call_at(self._opens, self._pause_ended)
+        try:
+            await self._wait(seconds)
+        finally:
+            timer.cancel()
+            self._began, self._is_open = loop.time(), False
+
+    async def _wait(self, seconds: float) -> None:
         self._folders.renew()
         longest = seconds if self._folders.is_complete else min(seconds, UNWATCHED)
         try:
@@ -104,19 +117,19 @@ class Watcher:
         self._woken.set()
 
     def _wake_for_network(self) -> None:
-        if self._network_timer is None:
-            loop = asyncio.get_running_loop()
-            self._network_timer = loop.call_later(self._network_due - loop.time(), self._network_wakes)
+        self._has_changed = True
+        if self._is_open:
+            self._take_network()
 
-    def _network_wakes(self) -> None:
-        self._network_timer, self._network_due = None, asyncio.get_running_loop().time() + NETWORK_PAUSE
+    def _pause_ended(self) -> None:
+        self._is_open = True
+        if self._has_changed:
+            self._take_network()
+
+    def _take_network(self) -> None:
+        self._has_changed, self._is_for_network = False, True
         self._network_changed()
         self._woken.set()
-
-    def _close_timer(self) -> None:
-        if self._network_timer:
-            self._network_timer.cancel()
-        self._network_timer = None
 
     def _daemon_ended(self) -> None:
         self._close_handle()
