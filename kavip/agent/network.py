@@ -6,7 +6,7 @@ import asyncio
 import errno
 import gc
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -75,6 +75,7 @@ class NodeNetwork:
         self.removed = 0
         self.hardware = Hardware()
         self.held: set[tuple[Address, str]] = set()
+        self._last: tuple[InterfaceAddress, ...] = ()
         self._reads: list[list[NetworkChange]] = []  # the changes since each read that is under way began
 
     async def facts(self, reach: str = "") -> NodeFacts:
@@ -83,15 +84,28 @@ class NodeNetwork:
         self._reads.append(changes)
         try:
             links, held, route = await read(read_address(reach))
+            for _ in range(2):  # the loop looks at the sockets, and then reads what has changed meanwhile
+                await asyncio.sleep(0)
         finally:
             self._reads = [each for each in self._reads if each is not changes]
-        self.hardware = hardware_of(links, held, self._node_ip)
-        self.held = {(each.address, each.virtual_ip.interface) for each in held}
+        if any(each.is_gone for each in changes):
+            held = (*held, *self._skipped(held))
+        self.hardware, self._last = hardware_of(links, held, self._node_ip), held
+        self.held = set(map(_place, held))
         for change in changes:
             self._follow(change)
         ours = await asyncio.to_thread(self._files.load_record)
         interfaces = frozenset(each.name for each in links)
         return NodeFacts(self._node, self._node_ip, interfaces, held, ours, route, str(self._files.tracks))
+
+    def _skipped(self, listed: Iterable[InterfaceAddress]) -> Iterator[InterfaceAddress]:
+        """
+        The addresses that the kernel has not *listed* because others were deleted meanwhile.
+
+        It continues its list by position, so it skips one for each that was deleted before that position.
+        """
+        known = set(map(_place, listed))
+        return (each for each in self._last if _place(each) in self.held and _place(each) not in known)
 
     def observe(self, change: NetworkChange) -> None:
         """Follow *change* of an address."""
@@ -152,9 +166,11 @@ class Interface:
     master: int = 0
 
 
-async def read(
-    reach: Address | None = None,
-) -> tuple[tuple[Interface, ...], tuple[InterfaceAddress, ...], KernelRoute | None]:
+Reading = tuple[tuple[Interface, ...], tuple[InterfaceAddress, ...], KernelRoute | None]
+"""Interfaces, the addresses on them, and a route."""
+
+
+async def read(reach: Address | None = None) -> Reading:
     """All interfaces, all addresses, and the route to the address *reach* if it is given."""
     async with AsyncIPRoute() as netlink:
         links = [_interface(message) async for message in await netlink.get_links()]
@@ -163,6 +179,10 @@ async def read(
         route = await _route(netlink, reach, names) if reach else None
     gc.collect()  # messages are reference cycles; those of some hundred addresses take megabytes until they are freed
     return tuple(links), tuple(each for each in found if each), route
+
+
+def _place(held: InterfaceAddress) -> tuple[Address, str]:
+    return held.address, held.virtual_ip.interface
 
 
 def hardware_of(interfaces: Iterable[Interface], held: Iterable[InterfaceAddress], node_ip: Address | None) -> Hardware:

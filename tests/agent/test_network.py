@@ -13,7 +13,7 @@ from kavip.agent import network
 from kavip.agent.config.facts import InterfaceAddress
 from kavip.agent.config.returnroutes import GatewayRoute
 from kavip.agent.keepalived.rundir import RunDirectory
-from kavip.agent.network import Interface, NodeNetwork, hardware_of
+from kavip.agent.network import Interface, NodeNetwork, Reading, hardware_of
 from kavip.agent.rtnetlink import NetworkChange
 from kavip.api.address import Address, parse_address
 from kavip.api.agent import MOST_HARDWARE
@@ -64,6 +64,27 @@ def test_other_machines_see_few_hardware_addresses() -> None:
     many = [Interface(f"v{n:02}", n, (f"02:00:00:00:01:{n:02x}",)) for n in range(40)]
     held = [InterfaceAddress(host(parse_address("198.51.100.7"), each.name)) for each in many]
     assert len(hardware_of(many, held, None).public) == MOST_HARDWARE
+
+
+async def test_an_address_that_the_kernel_skips_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While others are deleted, the list may lack one that stays; otherwise the list is right."""
+    found, loop = NodeNetwork("n1", None, RunDirectory(tmp_path)), asyncio.get_running_loop()
+    own, vip = held("192.0.2.11/24", "lo"), held("192.0.2.130/32", "lo")
+    gone = NetworkChange(address="192.0.2.130", index=socket.if_nametoindex("lo"), is_gone=True)
+
+    async def facts(*listed: InterfaceAddress, deleted: bool = False) -> tuple[InterfaceAddress, ...]:
+        async def read(_: Address | None) -> Reading:
+            if deleted:
+                loop.call_soon(found.observe, gone)
+            return (), listed, None
+
+        monkeypatch.setattr(network, "read", read)
+        return (await found.facts()).held
+
+    assert await facts(vip, own) == (vip, own)
+    assert await facts(deleted=True) == (own,)
+    assert await facts(deleted=True) == (own,)
+    assert await facts() == ()
 
 
 def test_addresses_are_followed_between_two_looks(tmp_path: Path) -> None:
