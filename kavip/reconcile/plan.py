@@ -233,7 +233,11 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class PublishedList:
-    """The VIPs that nodes ask the LAN for, as a ConfigMap lists them, and *since* when: in monotonic seconds."""
+    """
+    The VIPs that nodes ask the LAN for, as a ConfigMap lists them.
+
+    *since*: when they last changed, or it was last examined whether some may leave the list; in monotonic seconds.
+    """
 
     probe: tuple[str, ...] = ()
     since: float = 0.0

@@ -3,8 +3,8 @@ What ``agent.json`` says about address conflicts: which VIPs are new, which pool
 
 A VIP is new if no published text had it and no agent runs it; so an upgrade makes none new, and a lost ConfigMap only
 those that no node runs. It stays in the list until an agent runs it *and* the ConfigMap is written for another reason,
-or the list has not changed for :data:`SHORTEN`: a write for each VIP that runs would cost each node a change of its
-mount. A node that starts meanwhile asks for a VIP that is announced, and hears that a node has it.
+or the list is long and has not changed for :data:`SHORTEN`: a write for each VIP that runs would cost each node a
+change of its mount. A node that starts meanwhile asks for a VIP that is announced, and hears that a node has it.
 
 There are two exceptions. A VIP that runs and that another machine claims leaves the list at once, so that it is known
 after a restart of all agents that it was announced before. And hardware addresses are written at once if a node waits
@@ -12,7 +12,7 @@ for them: it hears a machine of which only the controller knows that it is a nod
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from math import inf
@@ -38,7 +38,9 @@ MOST_HARDWARE: Final = 768
 """Hardware addresses in ``agent.json``, which have 15 KB. Agents recognise their unicast peers without them."""
 
 SHORTEN: Final = 60.0
-"""Seconds after its last change until a list is shortened by a write of its own."""
+"""Seconds after its last change until a long list is shortened by a write of its own."""
+LONG: Final = 32
+"""VIPs of a list that is not long: a node that starts asks for them at once, while it tests its configuration."""
 
 _FEW: Final = 256
 """Addresses of a published list up to which each is looked up, instead of each VIP of the group."""
@@ -95,8 +97,14 @@ class Detection:
 
     @property
     def shortened_in(self) -> float:
-        """After how many seconds the list is shortened if nothing else is written."""
-        return self.listed.since + SHORTEN - self.at if self.listed.probe else inf
+        """After how many seconds the list is shortened if nothing else is written; infinite if it is not long."""
+        is_long = self._listed.addresses(most=LONG) is None
+        return self.listed.since + SHORTEN - self.at if is_long else inf
+
+    @property
+    def examined(self) -> PublishedList:
+        """The list for the record of the plan: a long one with VIPs that no agent runs is examined once a minute."""
+        return replace(self.listed, since=self.at) if self.shortened_in <= 0 else self.listed
 
     @property
     def _listed_vips(self) -> frozenset[Address]:

@@ -18,6 +18,7 @@ from kavip.reconcile.group import notation
 from kavip.reconcile.group.annotations import PASSWORD_RECHECK, awaits_password
 from kavip.reconcile.group.configtemplate import PATIENCE
 from kavip.reconcile.group.desired import Desired, desired_of
+from kavip.reconcile.group.detection import SHORTEN
 from kavip.reconcile.group.existing import existing_of
 from kavip.reconcile.group.inactive import accepted_events, plan_outside
 from kavip.reconcile.group.instances import master_doubts
@@ -145,7 +146,7 @@ def _plan(
             moves.allowance,
             rollout.objects.pods.annotated,
             notation.last_left(existing.running, desired.configuration.current, record.notation_left, at=mastership.at),
-            desired.detection.listed,
+            desired.detection.examined,
         ),
         target=rollout.target,
         pod_allowance=rollout.objects.pods.allowance,
@@ -162,8 +163,8 @@ def _waits(
         yield strangers.PATIENCE  # whether they count may change with time, and with any node's answer
     if (left := mastership.at - observed.records.group(group.key).notation_left) < notation.AGAIN:
         yield notation.AGAIN - left
-    if 0 < (left := desired.detection.shortened_in) < inf:
-        yield left
+    if (left := desired.detection.shortened_in) < inf:
+        yield left if left > 0 else SHORTEN
     if desired.is_rolling or desired.is_moving:
         yield peers.RECHECK
     if desired.awaits_groups:

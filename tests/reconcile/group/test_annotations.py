@@ -74,8 +74,7 @@ def test_a_change_reaches_many_nodes_at_a_bounded_rate() -> None:
         assert sent <= BURST + seconds / INTERVAL
         if sent == MANY:
             break
-        if not plan.writes:
-            simulation.later(plan.requeue_after or 0)
+        simulation.later(plan.requeue_after or 0)
     assert sent == MANY
     assert seconds <= WITHIN
     assert len(values(simulation)) == 1

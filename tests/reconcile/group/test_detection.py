@@ -10,7 +10,7 @@ from kavip import names
 from kavip.api.address import parse_address
 from kavip.api.agentconfig import DetectionConfig, decode_config
 from kavip.api.group import GroupVirtualIP, Instances
-from kavip.reconcile.group.detection import MOST_HARDWARE, SHORTEN
+from kavip.reconcile.group.detection import LONG, MOST_HARDWARE, SHORTEN
 from kavip.reconcile.observed.agentstates import AgentStates, ClaimedAddress, NodeState
 from kavip.reconcile.plan import Apply, Key, KeyKind
 from kavip.vrrp import running
@@ -93,7 +93,7 @@ def test_an_upgrade_and_a_lost_config_map() -> None:
 
 
 def test_the_list_is_shortened_with_the_next_change() -> None:
-    """Not before; a VIP that no agent runs yet stays, and one that is gone does not."""
+    """Not before, as it is short; a VIP that no agent runs yet stays, and one that is gone does not."""
     found = settled(serving(WEB, A))
     found.agents = heard(A)
     assert config_map_writes(found) == 0 and detection(found).probe == (A,)
@@ -109,18 +109,25 @@ def test_the_list_is_shortened_with_the_next_change() -> None:
     assert config_map_writes(found) == 1 and detection(found).probe == (B,)
 
 
-def test_the_list_is_shortened_a_minute_after_its_last_change() -> None:
-    """Without another change; by the VIPs that run, in one write, which is repeated for nothing."""
-    found = settled(serving(WEB, A), serving(API, B))
-    found.agents = heard(A)
+def test_a_long_list_is_shortened_a_minute_after_its_last_change() -> None:
+    """Without another change; by the VIPs that run, which is examined once a minute. A short list stays."""
+    vips = [f"192.0.2.{number}" for number in range(1, LONG + 4)]
+    found = settled(serving(WEB, *vips[20:]), serving(API, *vips[:20]))
+    assert detection(found).probe == (f"{vips[0]}-{vips[-1]}",)
     found.later(SHORTEN - 1)
     assert config_map_writes(found) == 0 and found.group().requeue_after == 1
     found.later(1)
-    assert config_map_writes(found) == 1 and detection(found).probe == (B,)
+    assert config_map_writes(found) == 0 and found.group().requeue_after == SHORTEN
+    found.agents = heard(vips[-1])
+    assert config_map_writes(found) == 0
+    found.later(SHORTEN)
+    assert config_map_writes(found) == 1 and detection(found).probe == (f"{vips[0]}-{vips[-2]}",)
+    found.agents = heard(*vips[2:])
+    found.later(SHORTEN)
+    assert config_map_writes(found) == 1 and detection(found).probe == (f"{vips[0]}-{vips[1]}",)
+    found.agents = heard(*vips)
     found.later(3 * SHORTEN)
     assert config_map_writes(found) == 0
-    found.agents = heard(A, B)
-    assert config_map_writes(found) == 1 and detection(found).probe == ()
 
 
 def test_a_vip_that_runs_and_is_claimed_leaves_the_list_at_once() -> None:
