@@ -78,14 +78,15 @@ def test_an_address_is_seen_while_others_are_deleted() -> None:
         [f"198.19.{third}.{fourth}" for third in range(8) for fourth in range(at, at + 100)] for at in (0, 100)
     )
 
-    def changed(host: Host, verb: str, addresses: list[str]) -> None:
-        lines = "".join(f"address {verb} {each}/32 dev eth0\n" for each in addresses)
-        host.exec("ip", "-batch", "-", input=lines)
+    def change(verb: str, addresses: list[str], *, at_once: int) -> None:
+        lines = [f"address {verb} {each}/32 dev eth0\n" for each in addresses]
+        for at in range(0, len(lines), at_once):
+            host.exec("ip", "-batch", "-", input="".join(lines[at : at + at_once]))
 
     with runs.in_memory() as state, Segment(state, nodes=1) as lan, ThreadPoolExecutor(1) as threads:
         host = lan.node("n1")
-        changed(host, "add", gone + stays)
-        deleting = threads.submit(lambda: [changed(host, "del", gone[at : at + 20]) for at in range(0, len(gone), 20)])
+        change("add", gone + stays, at_once=len(gone + stays))
+        deleting = threads.submit(change, "del", gone, at_once=20)
         looks = 0
         while not deleting.done():
             assert addresses(host) >= {*stays}
