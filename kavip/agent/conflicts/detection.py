@@ -94,11 +94,11 @@ class AddressConflicts:
             due = self._verdicts.due(self._loading, now=time.monotonic())[:MOST_RECOGNISED]
             if len(due) <= MOST:
                 return  # one inquiry is enough for all of them
+            found: set[VirtualIP] = set()
             for at in range(0, len(due), MOST_ONCE):
-                some = due[at : at + MOST_ONCE]
-                found = await held_by_nodes(some, self._machines)
-                self._record(dict.fromkeys(found, Finding(Answer.NODE)))
-                self.asked += len(some)
+                found |= await held_by_nodes(due[at : at + MOST_ONCE], self._machines)
+            self._record(dict.fromkeys(found, Finding(Answer.NODE)))  # together, as all are loaded together
+            self.asked += len(due)
 
     async def ask(self) -> None:
         """Ask for the first VIPs that are to be loaded now; :meth:`run` asks for the others."""
