@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import structlog
 from pyroute2 import AsyncIPRoute
@@ -40,6 +40,7 @@ _CONF: Final = Path("/proc/sys/net/ipv4/conf")
 _ARP_IGNORE: Final = _CONF / "all" / "arp_ignore"
 _STRICT: Final = 1  # of rp_filter
 _GONE: Final = frozenset({errno.EADDRNOTAVAIL, errno.ENODEV, errno.ENOENT})
+_INTERRUPTED: Final = 0x10  # NLM_F_DUMP_INTR
 _LOGGED: Final = 20  # addresses in one log line
 _ETHERNET: Final = 1  # ARPHRD_ETHER
 _BOND: Final = "bond"
@@ -83,29 +84,34 @@ class NodeNetwork:
         changes: list[NetworkChange] = []
         self._reads.append(changes)
         try:
-            links, held, route = await read(read_address(reach))
-            for _ in range(2):  # the loop looks at the sockets, and then reads what has changed meanwhile
-                await asyncio.sleep(0)
+            found = await read(read_address(reach))
         finally:
             self._reads = [each for each in self._reads if each is not changes]
-        if any(each.is_gone for each in changes):
-            held = (*held, *self._skipped(held))
+        links, held = found.interfaces, (*found.held, *(self._skipped(found) if found.is_interrupted else ()))
         self.hardware, self._last = hardware_of(links, held, self._node_ip), held
         self.held = set(map(_place, held))
         for change in changes:
             self._follow(change)
         ours = await asyncio.to_thread(self._files.load_record)
         interfaces = frozenset(each.name for each in links)
-        return NodeFacts(self._node, self._node_ip, interfaces, held, ours, route, str(self._files.tracks))
+        return NodeFacts(self._node, self._node_ip, interfaces, held, ours, found.route, str(self._files.tracks))
 
-    def _skipped(self, listed: Iterable[InterfaceAddress]) -> Iterator[InterfaceAddress]:
+    def _skipped(self, found: "Reading") -> Iterator[InterfaceAddress]:
         """
-        The addresses that the kernel has not *listed* because others were deleted meanwhile.
+        The addresses with a subnet that the kernel has not listed, because others were deleted meanwhile.
 
-        It continues its list by position, so it skips one for each that was deleted before that position.
+        It continues its list by position, so it skips one for each that was deleted before that position. A VIP that is
+        skipped does no harm: it has no subnet, and is not the node's own.
         """
-        known = set(map(_place, listed))
-        return (each for each in self._last if _place(each) in self.held and _place(each) not in known)
+        listed, names = set(map(_place, found.held)), {each.name for each in found.interfaces}
+        return (
+            each
+            for each in self._last
+            if each.virtual_ip.prefix < BITS[each.address.family]
+            and each.virtual_ip.interface in names
+            and _place(each) in self.held
+            and _place(each) not in listed
+        )
 
     def observe(self, change: NetworkChange) -> None:
         """Follow *change* of an address."""
@@ -166,8 +172,13 @@ class Interface:
     master: int = 0
 
 
-Reading = tuple[tuple[Interface, ...], tuple[InterfaceAddress, ...], KernelRoute | None]
-"""Interfaces, the addresses on them, and a route."""
+class Reading(NamedTuple):
+    """What the kernel lists; *is_interrupted*: addresses have changed meanwhile, so the list may lack some."""
+
+    interfaces: tuple[Interface, ...]
+    held: tuple[InterfaceAddress, ...]
+    route: KernelRoute | None = None
+    is_interrupted: bool = False
 
 
 async def read(reach: Address | None = None) -> Reading:
@@ -175,10 +186,11 @@ async def read(reach: Address | None = None) -> Reading:
     async with AsyncIPRoute() as netlink:
         links = [_interface(message) async for message in await netlink.get_links()]
         names = {each.index: each.name for each in links}
-        found = [_address(message, names) async for message in await netlink.get_addr()]
+        found = [(_address(each, names), each["header"]["flags"]) async for each in await netlink.get_addr()]
         route = await _route(netlink, reach, names) if reach else None
     gc.collect()  # messages are reference cycles; those of some hundred addresses take megabytes until they are freed
-    return tuple(links), tuple(each for each in found if each), route
+    is_interrupted = any(flags & _INTERRUPTED for _, flags in found)
+    return Reading(tuple(links), tuple(each for each, _ in found if each), route, is_interrupted)
 
 
 def _place(held: InterfaceAddress) -> tuple[Address, str]:

@@ -217,6 +217,6 @@ class ReturnRouting:
 async def _has_vips(group: str) -> bool:
     """Whether this node has an address for which *group* routes replies."""
     sets = await asyncio.to_thread(nftables.sets_of, group)
-    _, held, _ = await network.read()
+    held = (await network.read()).held
     spans = [span for some in sets.values() for span in some]
     return any(span.first <= each.address <= span.last for each in held for span in spans)

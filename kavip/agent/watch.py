@@ -1,6 +1,8 @@
 """
 Wakes the agent: when a mount, the node's network or the daemon's pid file changes, and when the daemon ends.
 
+Changes of the network may wait for two seconds, all others wake it at once.
+
 A wake-up only starts the next step of the agent. After a missed wake-up, that step starts after the usual pause. So a
 folder that cannot be watched is not an error: a node has a limited number of inotify instances.
 """
@@ -56,7 +58,7 @@ class Watcher:
         self._folders = FolderWatch([*map(Folder, mounts), pid_files], [File(run_dir / PID_FILE)], self._woken.set)
         self._network = NetworkWatch(observe, is_relevant, self._wake_for_network)
         self._began = self._opens = 0.0  # the step; when the network may wake the task
-        self._has_changed = self._is_open = self._is_for_network = False
+        self._has_changed = self._is_open = self._is_for_network = False  # the network; to it; the step
         self._stack = ExitStack()
         self._daemon: Daemon | None = None
         self._handle = -1
@@ -95,6 +97,8 @@ class Watcher:
         if self._is_for_network:
             took = loop.time() - self._began
             self._is_for_network, self._opens = False, loop.time() + min(LONGEST_PAUSE, NETWORK_PAUSE * took)
+        if loop.time() >= self._opens:
+            self._pause_ended()  # at once: the task may have been woken already
         timer = loop.call_at(self._opens, self._pause_ended)
         try:
             await self._wait(seconds)

@@ -3,12 +3,15 @@
 import asyncio
 import gc
 import socket
+import sys
 from pathlib import Path
 
 import pytest
 from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
+from hack.testbed import runs
+from hack.testbed.segment import Segment
 from kavip.agent import network
 from kavip.agent.config.facts import InterfaceAddress
 from kavip.agent.config.returnroutes import GatewayRoute
@@ -30,8 +33,7 @@ async def test_no_message_outlives_a_read() -> None:
     gc.collect()
     gc.disable()  # so that the result does not depend on luck
     try:
-        _, held, _ = await network.read(parse_address("127.0.0.1"))
-        assert held
+        assert (await network.read(parse_address("127.0.0.1"))).held
         assert not [each for each in gc.get_objects() if type(each) in (ifaddrmsg, rtmsg)]
     finally:
         gc.enable()
@@ -67,24 +69,57 @@ def test_other_machines_see_few_hardware_addresses() -> None:
 
 
 async def test_an_address_that_the_kernel_skips_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While others are deleted, the list may lack one that stays; otherwise the list is right."""
-    found, loop = NodeNetwork("n1", None, RunDirectory(tmp_path)), asyncio.get_running_loop()
-    own, vip = held("192.0.2.11/24", "lo"), held("192.0.2.130/32", "lo")
-    gone = NetworkChange(address="192.0.2.130", index=socket.if_nametoindex("lo"), is_gone=True)
+    """While others are deleted, the list may lack one that stays. VIPs, and what is gone, do not come back."""
+    found, links = NodeNetwork("n1", None, RunDirectory(tmp_path)), (Interface("lo", socket.if_nametoindex("lo")),)
+    own, other, vip = held("192.0.2.11/24", "lo"), held("192.0.2.12/24", "lo"), held("192.0.2.130/32", "lo")
+    gone = NetworkChange(address="192.0.2.12", index=links[0].index, is_gone=True)
 
-    async def facts(*listed: InterfaceAddress, deleted: bool = False) -> tuple[InterfaceAddress, ...]:
+    async def facts(reading: Reading) -> tuple[InterfaceAddress, ...]:
         async def read(_: Address | None) -> Reading:
-            if deleted:
-                loop.call_soon(found.observe, gone)
-            return (), listed, None
+            return reading
 
         monkeypatch.setattr(network, "read", read)
         return (await found.facts()).held
 
-    assert await facts(vip, own) == (vip, own)
-    assert await facts(deleted=True) == (own,)
-    assert await facts(deleted=True) == (own,)
-    assert await facts() == ()
+    assert await facts(Reading(links, (vip, own, other))) == (vip, own, other)
+    assert await facts(Reading(links, (other,), is_interrupted=True)) == (other, own)
+    assert await facts(Reading(links, (), is_interrupted=True)) == (other, own)
+    found.observe(gone)
+    assert await facts(Reading(links, (), is_interrupted=True)) == (own,)
+    assert await facts(Reading((), (), is_interrupted=True)) == ()
+    assert await facts(Reading(links, (own,))) == (own,)
+    assert await facts(Reading(links, ())) == ()
+
+
+_WHILE_DELETED = """
+import asyncio, subprocess
+from kavip.agent.network import read
+
+def change(verb, numbers):
+    lines = "".join(f"address {verb} 198.19.{each >> 8}.{each & 255}/32 dev eth0\\n" for each in numbers)
+    subprocess.run(["ip", "-batch", "-"], input=lines, text=True, check=True)
+
+def delete():
+    for each in range(400):
+        change("del", [each])
+
+async def main():
+    change("add", range(2000))
+    found = [await read()]
+    deleting = asyncio.create_task(asyncio.to_thread(delete))
+    while not deleting.done():
+        found.append(await read())
+    print(found[0].is_interrupted, any(each.is_interrupted for each in found))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.netns
+def test_a_list_says_that_it_is_interrupted() -> None:
+    """While addresses are deleted; at rest it does not."""
+    with runs.in_memory() as state, Segment(state, nodes=1) as lan:
+        assert lan.node("n1").exec(sys.executable, "-c", _WHILE_DELETED).stdout.split() == ["False", "True"]
 
 
 def test_addresses_are_followed_between_two_looks(tmp_path: Path) -> None:

@@ -160,7 +160,9 @@ async def test_many_changes_of_the_network_wake_a_few_times(mount: Mount, run_di
         await asyncio.sleep(SHORT)  # another step
         given._wake_for_network()
         while len(changed) == 2:  # steps in quick succession delay it no further
-            await given.wait(SHORT)
+            given.wake()
+            await given.wait(LONG)
+            await asyncio.sleep(0.001)
 
 
 def message(kind: int, body: bytes, *attributes: tuple[int, bytes]) -> bytes:

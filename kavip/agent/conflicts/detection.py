@@ -32,8 +32,8 @@ _UNABLE: Final = NodeProblem(
     "VIPs are loaded without asking the LAN: the agent lacks the capability NET_RAW, or the interface has no ARP",
 )
 
-MOST_RECOGNISED: Final = 6_400
-"""VIPs for which a node that starts asks whether another node has them: keepalived waits 5 s for that many."""
+RECOGNISING: Final = 5.0
+"""Seconds for which a node that starts asks which VIPs other nodes have: some 5,000. keepalived waits for it."""
 _SOON: Final = 1.0  # seconds after a failure
 
 log = structlog.get_logger()
@@ -91,14 +91,15 @@ class AddressConflicts:
         A node that starts takes instances over at once. It must not take them over without VIPs that are announced.
         """
         async with self._asking:
-            due = self._verdicts.due(self._loading, now=time.monotonic())[:MOST_RECOGNISED]
+            began = time.monotonic()
+            due = self._verdicts.due(self._loading, now=began)
             if len(due) <= MOST:
                 return  # one inquiry is enough for all of them
             found: set[VirtualIP] = set()
-            for at in range(0, len(due), MOST_ONCE):
-                found |= await held_by_nodes(due[at : at + MOST_ONCE], self._machines)
+            while due and time.monotonic() < began + RECOGNISING:
+                found |= await held_by_nodes(due[:MOST_ONCE], self._machines)
+                due = due[MOST_ONCE:]
             self._record(dict.fromkeys(found, Finding(Answer.NODE)))  # together, as all are loaded together
-            self.asked += len(due)
 
     async def ask(self) -> None:
         """Ask for the first VIPs that are to be loaded now; :meth:`run` asks for the others."""

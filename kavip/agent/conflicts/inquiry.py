@@ -135,9 +135,11 @@ async def inquire(
     probes: int = PROBES,
 ) -> Mapping[VirtualIP, Finding]:
     """
-    The answer of the LAN about each of *vips*, after 0.3 s; it takes 0.4 s if an unknown machine claims one.
+    The answer of the LAN about each of *vips*.
 
-    *heard*: claims that were heard before, by the hardware address. With fewer *probes* it is silent about none.
+    It takes 0.1 s for each of the *probes*, and 0.1 s more if an unknown machine claims one.
+
+    *heard*: claims that were heard before, by the hardware address. With fewer probes than usual no answer is SILENT.
     """
     by_place: defaultdict[tuple[str, int], list[VirtualIP]] = defaultdict(list)
     for each in sorted(vips):

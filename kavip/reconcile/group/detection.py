@@ -98,7 +98,7 @@ class Detection:
     @property
     def shortened_in(self) -> float:
         """After how many seconds the list is shortened if nothing else is written; infinite if it is not long."""
-        is_long = self._listed.addresses(most=LONG) is None
+        is_long = self._listed.addresses(most=LONG) is None and len(self._listed_vips) > LONG
         return self.listed.since + SHORTEN - self.at if is_long else inf
 
     @property
@@ -106,7 +106,7 @@ class Detection:
         """The list for the record of the plan: a long one with VIPs that no agent runs is examined once a minute."""
         return replace(self.listed, since=self.at) if self.shortened_in <= 0 else self.listed
 
-    @property
+    @cached_property
     def _listed_vips(self) -> frozenset[Address]:
         """The VIPs that the published list has: mostly one or two of thousands."""
         few = self._listed.addresses(most=_FEW)

@@ -111,7 +111,7 @@ def test_the_list_is_shortened_with_the_next_change() -> None:
 
 def test_a_long_list_is_shortened_a_minute_after_its_last_change() -> None:
     """Without another change; by the VIPs that run, which is examined once a minute. A short list stays."""
-    vips = [f"192.0.2.{number}" for number in range(1, LONG + 4)]
+    vips = [f"192.0.2.{number}" for number in range(101, LONG + 104)]
     found = settled(serving(WEB, *vips[20:]), serving(API, *vips[:20]))
     assert detection(found).probe == (f"{vips[0]}-{vips[-1]}",)
     found.later(SHORTEN - 1)
@@ -128,6 +128,15 @@ def test_a_long_list_is_shortened_a_minute_after_its_last_change() -> None:
     found.agents = heard(*vips)
     found.later(3 * SHORTEN)
     assert config_map_writes(found) == 0
+
+
+def test_a_list_of_two_vips_is_short() -> None:
+    """However far apart they are: it has the span between them."""
+    found = settled(serving(WEB, "192.0.2.1"), serving(API, "192.0.2.200"))
+    assert detection(found).probe == ("192.0.2.1-192.0.2.200",)
+    found.agents = heard("192.0.2.1", "192.0.2.200")
+    found.later(SHORTEN)
+    assert config_map_writes(found) == 0 and found.group().requeue_after is None
 
 
 def test_a_vip_that_runs_and_is_claimed_leaves_the_list_at_once() -> None:
