@@ -102,11 +102,12 @@ def tables(node: Host) -> set[str]:
 
 
 def routes(node: Host, table: int = 1020) -> set[str]:
-    """The default routes in a routing table: gateway and interface."""
+    """The default routes in a routing table, which may not exist: gateway and interface."""
     found = set()
     for family in ("-4", "-6"):
-        shown = node.exec("ip", "-json", family, "route", "show", "table", str(table), check=False).stdout
-        found |= {f"{each['gateway']} {each['dev']}" for each in json.loads(shown or "[]") if "gateway" in each}
+        shown = node.exec("ip", "-json", family, "route", "show", "table", str(table), check=False)
+        listed = json.loads(shown.stdout or "[]") if shown.returncode == 0 else []  # otherwise it ends after "["
+        found |= {f"{each['gateway']} {each['dev']}" for each in listed if "gateway" in each}
     return found
 
 
