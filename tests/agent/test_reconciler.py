@@ -15,13 +15,12 @@ import structlog
 
 from kavip.agent import main, network, preparation
 from kavip.agent import reconciler as reconcilers
-from kavip.agent.config.facts import InterfaceAddress
 from kavip.agent.config.localize import localize
 from kavip.agent.keepalived import monitor, reload
 from kavip.agent.keepalived.configtest import ConfigTest, Program
 from kavip.agent.keepalived.rundir import RunDirectory
 from kavip.agent.mount import PasswordFiles
-from kavip.agent.network import Interface
+from kavip.agent.network import Interface, Reading
 from kavip.agent.newpassword import PAUSE
 from kavip.agent.reconciler import Reconciler
 from kavip.agent.report.state import AgentStatus
@@ -287,8 +286,8 @@ async def test_an_unchanged_node_is_not_localised_again(node: Node, monkeypatch:
     """Only a change of the mount or of the node is."""
     there: tuple[Interface, ...] = (Interface("lo", 1),)
 
-    async def look(_: Address | None = None) -> tuple[tuple[Interface, ...], tuple[InterfaceAddress, ...], None]:
-        return there, (), None
+    async def look(_: Address | None = None) -> Reading:
+        return Reading(there, ())
 
     localizing = Mock(wraps=localize)
     monkeypatch.setattr(network, "read", look)

@@ -289,11 +289,9 @@ async def reported(case: Case, folder: Path) -> bytes:
     config_test = mock.Mock(spec=ConfigTest)
     config_test.program.return_value, config_test.check = Program(case.version, 36), case.check
 
-    async def read(
-        _: object = None,
-    ) -> tuple[tuple[network.Interface, ...], tuple[InterfaceAddress, ...], KernelRoute | None]:
+    async def read(_: object = None) -> network.Reading:
         links = tuple(network.Interface(name, number) for number, name in enumerate(sorted(case.interfaces), start=1))
-        return links, case.held, case.route
+        return network.Reading(links, case.held, case.route)
 
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(network, "read", read))
