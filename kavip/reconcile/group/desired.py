@@ -120,8 +120,8 @@ def desired_of(
     found = _participants(
         snapshot, group, observed, existing=existing, members=members, running=running, router_ids=router_ids, now=now
     )
-    record, agents = observed.records.group(group.key), observed.agents
-    notations = notations_of(snapshot, group, agents, existing=existing, options=options, left=record.notation_left)
+    left = observed.records.group(group.key).notation_left
+    notations = notations_of(snapshot, group, observed.agents, existing=existing, options=options, left=left)
     builder = ConfigurationBuilder(
         snapshot, group, found.peers, running, coexistence, found.placed, found.dead, found.candidates, notations
     )
@@ -150,13 +150,7 @@ def desired_of(
         is_rolling=found.is_rolling,
         awaits_groups=bool(withheld),
         detection=detection_of(
-            snapshot,
-            group,
-            agents,
-            existing=existing,
-            configuration=configuration,
-            listed=record.listed,
-            memory=members.memory,
+            snapshot, group, observed, existing=existing, configuration=configuration, memory=members.memory
         ),
         rendering=templated.request,
         is_held=templated.is_held,

@@ -28,6 +28,7 @@ from kavip.memo import Memory
 from kavip.reconcile.group.configuration import GroupConfiguration
 from kavip.reconcile.group.existing import Existing
 from kavip.reconcile.observed.agentstates import AgentStates, ClaimedAddress, NodeState
+from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.observed.strangers import hardware_of
 from kavip.reconcile.plan import PublishedList
 from kavip.snapshot import Snapshot
@@ -73,7 +74,7 @@ class Detection:
         """What is written if nothing else of the ConfigMap changes: as little as possible."""
         published, is_listed = self.published, self._listed.__contains__
         new, contested = self.new - self.off, {each.address for each in self._claimed if each.is_held}
-        is_right = self.shortened_in > 0 and all(map(is_listed, new)) and not any(map(is_listed, contested))
+        is_right = not self._is_too_long and all(map(is_listed, new)) and not any(map(is_listed, contested))
         awaited = {each.hardware for each in self._claimed}.difference(published.hardware_addresses)
         return DetectionConfig(
             probe=published.probe if is_right else self.fresh.probe,
@@ -96,15 +97,21 @@ class Detection:
         )
 
     @property
-    def shortened_in(self) -> float:
-        """After how many seconds the list is shortened if nothing else is written; infinite if it is not long."""
-        is_long = self._listed.addresses(most=LONG) is None and len(self._listed_vips) > LONG
-        return self.listed.since + SHORTEN - self.at if is_long else inf
+    def examined_in(self) -> float:
+        """After how many seconds it is examined whether the list is too long; infinite if it is short in any case."""
+        return self.listed.since + SHORTEN - self.at if self._listed.addresses(most=LONG) is None else inf
 
     @property
     def examined(self) -> PublishedList:
-        """The list for the record of the plan: a long one with VIPs that no agent runs is examined once a minute."""
-        return replace(self.listed, since=self.at) if self.shortened_in <= 0 else self.listed
+        """The list for the record of the plan. Each of its VIPs is looked up once a minute, and not in each plan."""
+        if self.examined_in > 0:
+            return self.listed
+        return replace(self.listed, since=self.at if self._is_too_long else inf)
+
+    @cached_property
+    def _is_too_long(self) -> bool:
+        """Whether the list is to be shortened now; few VIPs that are far apart are a span of many addresses."""
+        return self.examined_in <= 0 and len(self._listed_vips) > LONG
 
     @cached_property
     def _listed_vips(self) -> frozenset[Address]:
@@ -137,14 +144,14 @@ def published_detection(existing: Existing) -> DetectionConfig:
 def detection_of(
     snapshot: Snapshot,
     group: KeepalivedGroup,
-    agents: AgentStates,
+    observed: Observed,
     *,
     existing: Existing,
     configuration: GroupConfiguration,
-    listed: PublishedList,
     memory: Memory,
 ) -> Detection:
-    """The detection for *configuration*, after what is *existing*; *listed*: the list of VIPs at the last plan."""
+    """The detection for *configuration*, after what is *existing*."""
+    agents, listed = observed.agents, observed.records.group(group.key).listed
     states, models = agents.states_of(group.key), (configuration.model, configuration.final)
     instances = {each.name: each for model in models if model for each in model.instances}
     candidates, published = _candidates(instances, existing, memory), published_detection(existing)

@@ -163,7 +163,7 @@ def _waits(
         yield strangers.PATIENCE  # whether they count may change with time, and with any node's answer
     if (left := mastership.at - observed.records.group(group.key).notation_left) < notation.AGAIN:
         yield notation.AGAIN - left
-    if (left := desired.detection.shortened_in) < inf:
+    if (left := desired.detection.examined_in) < inf:
         yield left if left > 0 else SHORTEN
     if desired.is_rolling or desired.is_moving:
         yield peers.RECHECK

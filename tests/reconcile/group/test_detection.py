@@ -10,7 +10,7 @@ from kavip import names
 from kavip.api.address import parse_address
 from kavip.api.agentconfig import DetectionConfig, decode_config
 from kavip.api.group import GroupVirtualIP, Instances
-from kavip.reconcile.group.detection import LONG, MOST_HARDWARE, SHORTEN
+from kavip.reconcile.group.detection import LONG, MOST_HARDWARE, SHORTEN, Detection
 from kavip.reconcile.observed.agentstates import AgentStates, ClaimedAddress, NodeState
 from kavip.reconcile.plan import Apply, Key, KeyKind
 from kavip.vrrp import running
@@ -128,6 +128,25 @@ def test_a_long_list_is_shortened_a_minute_after_its_last_change() -> None:
     found.agents = heard(*vips)
     found.later(3 * SHORTEN)
     assert config_map_writes(found) == 0
+
+
+def test_a_long_list_costs_a_plan_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its VIPs are looked up once a minute, also while no agent answers and all of them stay in it."""
+    vips = [f"192.0.2.{number}" for number in range(101, LONG + 104)]
+    found, lookups = settled(serving(WEB, *vips[20:]), serving(API, *vips[:20])), 0
+    listed = vars(Detection)["_listed_vips"]
+    look_up = listed.func
+
+    def counted(given: Detection) -> object:
+        nonlocal lookups
+        lookups += 1
+        return look_up(given)
+
+    monkeypatch.setattr(listed, "func", counted)
+    for second in range(1, 3 * int(SHORTEN) + 1):
+        found.later(1)
+        assert not found.group().writes
+        assert lookups == second // SHORTEN
 
 
 def test_a_list_of_two_vips_is_short() -> None:
