@@ -24,10 +24,11 @@ UNWATCHED: Final = 0.25
 """Seconds between steps while a folder cannot be watched, or does not exist."""
 SOONEST: Final = 0.02
 """The shortest time between two steps, in seconds."""
-NETWORK_PAUSE: Final = 10
+PAUSE_FACTOR: Final = 10
 """
-How many times as long as the step after a change of the network the next one waits, at most :data:`LONGEST_PAUSE`. Such
-a step reads all addresses of the node, and a fail-over of another group changes thousands of them one by one.
+After a step for the network, the network wakes the task no sooner than after so many times the duration of that step,
+at most :data:`LONGEST_PAUSE`. Such a step reads all addresses of the node, and a fail-over of another group changes
+thousands of them one by one.
 """
 LONGEST_PAUSE: Final = 2.0
 """Seconds: a step may take long for other reasons."""
@@ -57,8 +58,10 @@ class Watcher:
         pid_files = Folder(run_dir, CREATED, frozenset({os.fsencode(PID_FILE)}))
         self._folders = FolderWatch([*map(Folder, mounts), pid_files], [File(run_dir / PID_FILE)], self._woken.set)
         self._network = NetworkWatch(observe, is_relevant, self._wake_for_network)
-        self._began = self._opens = 0.0  # the step; when the network may wake the task
-        self._has_changed = self._is_open = self._is_for_network = False  # the network; to it; the step
+        self._step_began = self._pause_ends = 0.0  # by the clock of the loop
+        self._network_has_changed = False  # since the last step
+        self._is_for_network = False  # this step
+        self._may_network_wake = False  # no step is under way, and the pause has ended
         self._stack = ExitStack()
         self._daemon: Daemon | None = None
         self._handle = -1
@@ -95,16 +98,16 @@ class Watcher:
         """Return at the next wake-up, at the latest after *seconds*; a step has ended when this is called."""
         loop = asyncio.get_running_loop()
         if self._is_for_network:
-            took = loop.time() - self._began
-            self._is_for_network, self._opens = False, loop.time() + min(LONGEST_PAUSE, NETWORK_PAUSE * took)
-        if loop.time() >= self._opens:
+            took = loop.time() - self._step_began
+            self._is_for_network, self._pause_ends = False, loop.time() + min(LONGEST_PAUSE, PAUSE_FACTOR * took)
+        if loop.time() >= self._pause_ends:
             self._pause_ended()  # at once: the task may have been woken already
-        timer = loop.call_at(self._opens, self._pause_ended)
+        timer = loop.call_at(self._pause_ends, self._pause_ended)
         try:
             await self._wait(seconds)
         finally:
             timer.cancel()
-            self._began, self._is_open = loop.time(), False
+            self._step_began, self._may_network_wake = loop.time(), False
 
     async def _wait(self, seconds: float) -> None:
         self._folders.renew()
@@ -121,17 +124,17 @@ class Watcher:
         self._woken.set()
 
     def _wake_for_network(self) -> None:
-        self._has_changed = True
-        if self._is_open:
+        self._network_has_changed = True
+        if self._may_network_wake:
             self._take_network()
 
     def _pause_ended(self) -> None:
-        self._is_open = True
-        if self._has_changed:
+        self._may_network_wake = True
+        if self._network_has_changed:
             self._take_network()
 
     def _take_network(self) -> None:
-        self._has_changed, self._is_for_network = False, True
+        self._network_has_changed, self._is_for_network = False, True
         self._network_changed()
         self._woken.set()
 

@@ -12,7 +12,7 @@ import pytest
 from kavip.agent import inotify, rtnetlink
 from kavip.agent.keepalived.process import PID_FILE, Daemon
 from kavip.agent.rtnetlink import NetworkChange
-from kavip.agent.watch import NETWORK_PAUSE, Watcher
+from kavip.agent.watch import PAUSE_FACTOR, Watcher
 from tests.agent.mounts import Mount
 
 LONG = 30.0
@@ -155,7 +155,7 @@ async def test_many_changes_of_the_network_wake_a_few_times(mount: Mount, run_di
             given._wake_for_network()
         ended = loop.time()
         assert await woke(given) and len(changed) == 2
-        assert changed[-1] - ended >= 0.9 * NETWORK_PAUSE * SHORT
+        assert changed[-1] - ended >= 0.9 * PAUSE_FACTOR * SHORT
         assert not await woke(given, within=SHORT)
         await asyncio.sleep(SHORT)  # another step
         given._wake_for_network()
