@@ -14,14 +14,7 @@ from kavip.agent.config.facts import (
     interface_of,
     leftovers,
 )
-from kavip.agent.config.localize import (
-    addresses_of,
-    empty,
-    localize,
-    read_localized,
-    same_for_keepalived,
-    written_addresses,
-)
+from kavip.agent.config.localize import addresses_of, empty, localize, read_localized, same_for_keepalived
 from kavip.agent.config.model import LocalizedConfig, ParsedConfig, RefusedConfig
 from kavip.agent.config.sources import new_source_problem
 from kavip.api.address import BITS, parse_address
@@ -356,13 +349,6 @@ def test_addresses_of_a_refused_configuration_are_known() -> None:
     node = facts(held=(held("198.51.100.1/24", "ens3"),))
     moved = addresses_of(mounts.mounted(TEXT, interface_from_ip="198.51.100.9"), node)
     assert moved == {each._replace(interface="ens3") for each in every}
-
-
-def test_the_addresses_of_a_text_are_its_vips() -> None:
-    """As the kernel reports them, of both families; no address of a peer, whose change concerns the node."""
-    text = mounts.rendered({"shop/web": "192.0.2.130,2001:db8:2::130", "shop/api": "192.0.2.131"})
-    assert "192.0.2.12" in text
-    assert written_addresses(text) == {"192.0.2.130", "2001:db8:2::130", "192.0.2.131"}
 
 
 def test_leftovers_are_recorded_and_not_running() -> None:
