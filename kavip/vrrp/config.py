@@ -41,7 +41,8 @@ LONG: Final = 1 << 17
 _SMALLER: Final = 0.75
 """A text leaves a notation below this part of what makes it worth it."""
 
-REMEDY: Final = "use instances.mode Shared, several groups, or a nodeSelector that picks fewer nodes"
+_SHARE: Final = "instances.mode Shared, "
+_REMEDY: Final = "several groups, or a nodeSelector that picks fewer nodes"
 
 HASH_LENGTH: Final = 16
 
@@ -247,9 +248,15 @@ def guard(value: object) -> object:
     raise UnsafeValue("", value, "cannot be written to keepalived.conf: want one word of letters, digits and _.:/+=,-")
 
 
+def remedy(model: Model) -> str:
+    """What makes the text of *model* smaller, in words."""
+    is_shared = any(each.has_own_anchor for each in model.instances)
+    return f"use {'' if is_shared else _SHARE}{_REMEDY}"
+
+
 def _oversized(model: Model, config: Config) -> Refusal:
     count = len(model.instances)
-    message = f"the configuration of group {model.group} with {count} instances has {config.need}; {REMEDY}"
+    message = f"the configuration of group {model.group} with {count} instances has {config.need}; {remedy(model)}"
     return Refusal(Reason.INVALID, message)
 
 

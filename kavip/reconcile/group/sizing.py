@@ -63,9 +63,9 @@ def _remedy(model: Model, text: Config) -> str:
     wanted = [Capability.COMPACT_TEXT] if uses.compact is Use.NEVER and config.is_large(model, text.text) else []
     wanted += [Capability.PACKED_TEXT] if uses.packed is Use.NEVER else []
     if not wanted:
-        return config.REMEDY
+        return config.remedy(model)
     reports = f"once every agent reports {' and '.join(wanted)}, it needs less"
-    return f"{config.REMEDY}; or replace the pods of an older kavip: {reports}"
+    return f"{config.remedy(model)}; or replace the pods of an older kavip: {reports}"
 
 
 def _sizes(model: Model, text: str, members: Sequence[Member]) -> dict[str, int]:

@@ -178,8 +178,13 @@ def test_an_address_in_cooldown_is_reserved() -> None:
     ]
 
 
-@pytest.mark.parametrize("mode", ["PerService", "Shared"])
-def test_services_for_which_a_group_has_no_room_are_shown(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+@pytest.mark.parametrize(
+    ("mode", "remedy"),
+    [("PerService", "use instances.mode Shared, several groups, or"), ("Shared", "use several groups, or")],
+)
+def test_services_for_which_a_group_has_no_room_are_shown(
+    monkeypatch: pytest.MonkeyPatch, mode: str, remedy: str
+) -> None:
     """Their rows say why, a line about the group has the numbers, and JSON lists them; the older ones are Assigned."""
     instances = Instances(mode=mode, count=4)
     given = [
@@ -199,7 +204,7 @@ def test_services_for_which_a_group_has_no_room_are_shown(monkeypatch: pytest.Mo
     assert excluded == [f"shop/s{number:02}" for number in range(40 - count, 40)]
     (line,) = planoutput.exclusions(simulated)
     assert line.startswith(f"KeepalivedGroup lb/edge has no room for the {count} youngest of its 40 Services: ")
-    assert "a ConfigMap holds 3,000; use instances.mode Shared, several groups" in line
+    assert f"a ConfigMap holds 3,000; {remedy}" in line
     rows = [each for each in planoutput.text(simulated).splitlines() if each.startswith("shop/")]
     cells = [re.split(r" {2,}", each)[4:] for each in rows]
     assert cells == [["Assigned"]] * (40 - count) + [["excluded", line]] * count
