@@ -1,5 +1,5 @@
 """
-The time of one event of a Service in a Shared group of 2,000 and of 20,000: part of ``python -m bench plan``.
+The time and the calls of functions of one event of a Service in a Shared group: part of ``python -m bench plan``.
 
 The statuses of all Services are current, and all nodes run the text of the ConfigMap. A change of VIPs enqueues the
 group. Its plan renders the whole text again, at most once in 0.3 s. The two groups take turns.
@@ -12,14 +12,13 @@ import msgspec
 
 from bench.objects import GROUP, LABELS, LARGE, NEW, almost_full, first_of, service
 from bench.settled import Settled, carry_out, plan, settled
-from bench.timing import best, flat, frozen, plain, timed
+from bench.timing import Measure, best, called, flat, frozen, plain, timed
 from kavip import names
 from kavip.api.meta import LabelSelector
 from kavip.api.service import Service
 from kavip.reconcile import enqueue
 from kavip.reconcile.plan import KeyKind, StatusPatch, Write
 from kavip.snapshot import KINDS, Object, Snapshot
-from kavip.vrrp.running import running_instances
 
 CROWDS = (2_000, 20_000)
 MOST = 1.25
@@ -31,14 +30,17 @@ def table() -> None:
     for selector, where in ((None, "all namespaces"), (LabelSelector(match_labels=LABELS), "allowedNamespaces")):
         print(f"one event of a Service and all plans that follow; a group for {where}")
         scenes = [settled(members(size, allowed=selector)) for size in CROWDS]
+        calls = events(scenes, called)
         for what, (few, many) in events(scenes).items():
             flat(f"{what}, among {CROWDS[1]:,} / {CROWDS[0]:,}", few, many, most=MOST)
-            for size, seconds in zip(CROWDS, (few, many), strict=True):
-                plain(f"  among {size:,}", f"{seconds * 1e3:.2f} ms")
+            flat("  the calls of functions", *calls[what], most=MOST)
+            for size, seconds, count in zip(CROWDS, (few, many), calls[what], strict=True):
+                plain(f"  among {size:,}", f"{seconds * 1e3:.2f} ms, {count:,} calls")
     for size in CROWDS:
         data = settled(members(size)).observed.objects.configmaps[GROUP].data or {}
-        for what, seconds in unsaved(data[names.CONFIG_KEY]):
-            plain(f"  {what}", f"{seconds * 1e3:.2f} ms")
+        text = data[names.CONFIG_KEY].encode()  # a changed text is named by the hash of all its bytes
+        seconds = best(TIMES, lambda: sha256(text).hexdigest())  # noqa: B023 - called at once
+        plain(f"  the {len(text):,} bytes of the text hashed", f"{seconds * 1e3:.2f} ms")
 
 
 def members(size: int, *, allowed: LabelSelector | None = None) -> Snapshot:
@@ -50,8 +52,8 @@ def members(size: int, *, allowed: LabelSelector | None = None) -> Snapshot:
     return snapshot
 
 
-def events(scenes: Sequence[Settled]) -> dict[str, list[float]]:
-    """The seconds of all plans after an event in each of *scenes*, by event."""
+def events(scenes: Sequence[Settled], measure: Measure = timed) -> dict[str, list[float]]:
+    """What all plans after an event take in each of *scenes*, by event."""
     replace = msgspec.structs.replace
     first = [next(iter(scene.snapshot.services.values())) for scene in scenes]
     labelled = [replace(each, metadata=replace(each.metadata, labels={**LABELS, "a": "b"})) for each in first]
@@ -61,21 +63,24 @@ def events(scenes: Sequence[Settled]) -> dict[str, list[float]]:
     )
     last = [first_of(LARGE, len(scene.snapshot.services) + 1)[-1:] for scene in scenes]
     with frozen():
-        found = {"labels changed": least(scenes, first, labelled)[0]}
-        found["VIPs changed"] = least(scenes, wider, other)[0]
+        found = {"labels changed": least(scenes, first, labelled, measure)[0]}
+        found["VIPs changed"] = least(scenes, wider, other, measure)[0]
         for scene, old, new in zip(scenes, other, first, strict=True):
             happen(scene, old, new)
         found["added"], found["removed"] = least(
-            scenes, [None] * len(scenes), [service(NEW, held=each) for each in last]
+            scenes, [None] * len(scenes), [service(NEW, held=each) for each in last], measure
         )
     return found
 
 
 def least(
-    scenes: Sequence[Settled], before: Sequence[Service | None], after: Sequence[Service | None]
+    scenes: Sequence[Settled],
+    before: Sequence[Service | None],
+    after: Sequence[Service | None],
+    measure: Measure,
 ) -> tuple[list[float], list[float]]:
     """
-    The shortest times in seconds to change a Service from its state *before* to that *after*, and back, by scene.
+    The least that it takes to change a Service from its state *before* to that *after*, and back, by scene.
 
     The *scenes* take turns.
     """
@@ -83,26 +88,29 @@ def least(
     for scene, one, other in changes:
         happen(scene, other, one)
     turns = [
-        [(happen(scene, one, other), happen(scene, other, one)) for scene, one, other in changes] for _ in range(TIMES)
+        [(happen(scene, one, other, measure), happen(scene, other, one, measure)) for scene, one, other in changes]
+        for _ in range(TIMES)
     ]
     there, back = ([min(turn[at][way] for turn in turns) for at in range(len(scenes))] for way in (0, 1))
     return there, back
 
 
-def happen(scene: Settled, old: Object | None, new: Object | None) -> float:
-    """Replace *old* by *new*, and apply the writes to groups; the seconds of the change and all plans that follow."""
-    seconds, writes = react(scene, old, new)
+def happen(scene: Settled, old: Object | None, new: Object | None, measure: Measure = timed) -> float:
+    """Replace *old* by *new*, and apply the writes to groups; what the change and all plans that follow take."""
+    figure, writes = react(scene, old, new, measure)
     for write in writes:
         if isinstance(write, StatusPatch) and write.kind == KeyKind.GROUP:
             carry_out(scene.snapshot, scene.observed, write)
-    return seconds
+    return figure
 
 
-def react(scene: Settled, old: Object | None, new: Object | None) -> tuple[float, list[Write]]:
-    """Replace *old* by *new*; the seconds of the change and all plans that follow, and their writes."""
+def react(
+    scene: Settled, old: Object | None, new: Object | None, measure: Measure = timed
+) -> tuple[float, list[Write]]:
+    """Replace *old* by *new*; what the change and all plans that follow take, and their writes."""
     writes: list[Write] = []
-    seconds = timed(lambda: writes.extend(plans(scene, old, new)))
-    return seconds, writes
+    figure = measure(lambda: writes.extend(plans(scene, old, new)))
+    return figure, writes
 
 
 def plans(scene: Settled, old: Object | None, new: Object | None) -> Iterator[Write]:
@@ -113,15 +121,3 @@ def plans(scene: Settled, old: Object | None, new: Object | None) -> Iterator[Wr
         scene.snapshot.drop(KINDS[type(old)], old.metadata.key)
     for key in dict.fromkeys(enqueue.of(scene.snapshot, old, new)):
         yield from plan(scene.snapshot, scene.observed, key).writes
-
-
-def unsaved(text: str) -> Iterator[tuple[str, float]]:
-    """The unavoidable work after a change of one VIP, with its seconds: the text is named by the hash of all of it."""
-    yield f"the {len(text):,} bytes of the text hashed", best(TIMES, lambda: sha256(text.encode()).hexdigest())
-    vips = max((each.virtual_ips for each in running_instances(text).values()), key=len)
-    mixed = sorted(vips, key=str)
-
-    def write() -> str:
-        return "".join([f"        {vip} dev {vip.interface}\n" for vip in sorted(mixed)])
-
-    yield f"the {len(vips)} VIPs of one instance sorted and written", best(TIMES, write)

@@ -7,6 +7,7 @@ measured in turns, and a goal is always a ratio of two times.
 
 import gc
 import os
+from cProfile import Profile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import clock_gettime, process_time
@@ -19,6 +20,8 @@ TURNS, TIMES = 12, 25
 
 Clock = Callable[[], float]
 """Runs something once, and returns the seconds that it takes."""
+Measure = Callable[[Callable[[], object]], float]
+"""Runs something once, and returns what it takes: :func:`timed` or :func:`called`."""
 
 
 @contextmanager
@@ -38,6 +41,13 @@ def timed(operation: Callable[[], object]) -> float:
     start = process_time()
     operation()
     return process_time() - start
+
+
+def called(operation: Callable[[], object]) -> float:
+    """The functions that *operation* calls; those in C count too, and each is one call, however long it takes."""
+    profile = Profile()
+    profile.runcall(operation)
+    return sum(each.callcount for each in profile.getstats())
 
 
 def best(times: int, operation: Callable[[], object]) -> float:
