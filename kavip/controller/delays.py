@@ -1,5 +1,8 @@
 """
 When a key may be reconciled: a first change is written at once, and those that follow it soon are written together.
+
+What follows from many new Services, the configurations of groups and the numbers of pools, would slow down the writes
+of their addresses. So the more groups or pools are written, the more changes of each are written together.
 """
 
 from collections.abc import Callable
@@ -15,8 +18,27 @@ from kavip.snapshot import Snapshot
 FOLD: Final = 0.3
 """Seconds within which the changes of a group make one new configuration."""
 POOL_INTERVAL: Final = 1.0
-"""Seconds between two status writes of a pool; :data:`FOLD` while addresses cool down."""
+"""Seconds between two status writes of a pool; from :data:`FOLD` on while addresses cool down."""
+GROUP_RATE: Final = 20.0
+"""Configurations per second of all groups together, while no group waits longer than :data:`MOST_FOLD`."""
+MOST_FOLD: Final = 2.0
+POOL_RATE: Final = 10.0
+"""Status writes per second of all pools together, while no pool waits longer than :data:`MOST_POOL_INTERVAL`."""
+MOST_POOL_INTERVAL: Final = 5.0
 _GROUP_SHARE: Final = 4  # times as long as the plan of a group took, the group is not planned again
+
+
+class _Pace:
+    """Spreads what is repeated: *rate* per second, and none of it delayed for more than *most* seconds."""
+
+    def __init__(self, rate: float, most: float) -> None:
+        self._rate, self._most = rate, most
+        self._next = 0.0
+
+    def delay(self, now: float) -> float:
+        """Count one more; the seconds until the same is repeated."""
+        self._next = min(max(self._next, now) + 1 / self._rate, now + self._most)
+        return self._next - now
 
 
 class Delays:
@@ -27,6 +49,7 @@ class Delays:
         self._snapshot, self._now, self._clock = snapshot, now, clock
         self._not_before: dict[Key, float] = {}  # when a group or pool may be reconciled again
         self._budget = WriteBudget()
+        self._groups, self._pools = _Pace(GROUP_RATE, MOST_FOLD), _Pace(POOL_RATE, MOST_POOL_INTERVAL)
 
     def of(self, key: Key) -> float:
         """The seconds until *key* may be reconciled; 0 or less: now."""
@@ -54,12 +77,13 @@ class Delays:
         """
         if key.kind is KeyKind.SERVICE:
             return
-        delay = spent * _GROUP_SHARE
+        now, delay = self._clock(), spent * _GROUP_SHARE
         if key.kind is KeyKind.POOL and plan.writes:
-            delay = POOL_INTERVAL if plan.requeue_after is None else FOLD
+            paced = self._pools.delay(now)
+            delay = max(POOL_INTERVAL, paced) if plan.requeue_after is None else min(max(FOLD, paced), POOL_INTERVAL)
         elif any(not isinstance(write, StatusPatch) for write in plan.writes):
-            delay = max(delay, FOLD)
-        self._not_before[key] = self._clock() + delay
+            delay = max(delay, FOLD, self._groups.delay(now))
+        self._not_before[key] = now + delay
 
     def prolong(self, group: Key, *, spent: float) -> None:
         """Postpone *group* in proportion for the *spent* seconds of its comparison, too."""

@@ -2,14 +2,33 @@
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from kavip.controller.delays import FOLD, POOL_INTERVAL, Delays
+from kavip.controller.delays import (
+    FOLD,
+    GROUP_RATE,
+    MOST_FOLD,
+    MOST_POOL_INTERVAL,
+    POOL_INTERVAL,
+    POOL_RATE,
+    Delays,
+)
 from kavip.names import Reason
 from kavip.reconcile.group.outdated import Outdated
 from kavip.reconcile.group.reconcile import BegunPlan
-from kavip.reconcile.plan import Apply, GroupPlan, GroupRecord, Key, KeyKind, StatusPatch, Unconfirmed
+from kavip.reconcile.plan import (
+    Apply,
+    GroupPlan,
+    GroupRecord,
+    Key,
+    KeyKind,
+    Plan,
+    PoolPlan,
+    StatusPatch,
+    Unconfirmed,
+)
 from kavip.snapshot import Snapshot
 from tests.controller.workerfixture import running_worker, web
 from tests.reconcile.simulatedcluster import GROUP, NOW
@@ -73,6 +92,44 @@ def test_a_comparison_postpones_its_group() -> None:
     seconds = 110.0
     delays.prolong(EDGE, spent=1.0)
     assert delays.of(EDGE) == 4.0
+
+
+CHANGE = GroupPlan(writes=(Apply("ConfigMap", GROUP, {}, "u", unseen=False),))
+COUNTS = PoolPlan(writes=(StatusPatch(KeyKind.POOL, "edge", {}),))
+
+
+@pytest.mark.parametrize(
+    ("kind", "plan", "rate", "least", "most"),
+    [
+        (KeyKind.GROUP, CHANGE, GROUP_RATE, FOLD, MOST_FOLD),
+        (KeyKind.POOL, COUNTS, POOL_RATE, POOL_INTERVAL, MOST_POOL_INTERVAL),
+        (KeyKind.POOL, replace(COUNTS, requeue_after=9.0), POOL_RATE, FOLD, POOL_INTERVAL),
+    ],
+    ids=["group", "pool", "pool with a cool-down"],
+)
+@pytest.mark.parametrize("count", [1, 40, 200])
+def test_the_more_keys_are_written_the_rarer_each_of_them(
+    kind: KeyKind, plan: Plan, rate: float, least: float, most: float, count: int
+) -> None:
+    """All that change without an end share a rate, between the interval of one alone and the longest one."""
+    seconds, writes, keys = 0.0, 0, [Key(kind, f"lb/g{number}") for number in range(count)]
+    delays = Delays(Snapshot(), now=lambda: NOW, clock=lambda: seconds)
+    while seconds < 40.0:
+        for key in keys:
+            if delays.of(key) <= 0:
+                delays.postpone(key, plan, spent=0.0)
+                writes += seconds >= 20.0
+        seconds += 0.05
+    interval = min(max(count / rate, least), most)
+    assert writes / 20.0 == pytest.approx(count / interval, rel=0.2)
+
+
+def test_a_group_that_changes_once_waits_for_no_other() -> None:
+    """The first change is written at once, whatever others do."""
+    delays = Delays(Snapshot(), now=lambda: NOW, clock=lambda: 0.0)
+    for number in range(100):
+        delays.postpone(Key(KeyKind.GROUP, f"lb/g{number}"), CHANGE, spent=0.0)
+    assert delays.of(EDGE) <= 0
 
 
 async def test_changes_of_a_group_are_debounced() -> None:
