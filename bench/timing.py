@@ -7,9 +7,9 @@ measured in turns, and a goal is always a ratio of two times.
 
 import gc
 import os
-from cProfile import Profile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from cProfile import Profile
 from time import clock_gettime, process_time
 
 from bench import goal

@@ -28,6 +28,8 @@ log = structlog.get_logger()
 _MAX_SERIES: Final = 4096  # a note of a forgotten series starts a new one
 _MAX_NOTE: Final = 1024  # bytes; the limit of the API
 _MAX_WORD: Final = 128  # bytes of reason, action and reporting instance
+_SHARE: Final = 4  # times as long as a call took, the next one waits: the API server is busy with other calls
+_LONGEST_PAUSE: Final = 1.0  # seconds that this makes at most
 _LOG_INTERVAL: Final = 60.0  # seconds between two lines about dropped notes
 _QUEUE_FULL: Final = "the queue is full"
 
@@ -57,7 +59,7 @@ class Events:
         """
         *reporter* (``kavip.io/controller``) and *instance* identify the reporting controller.
 
-        *pause*: seconds between two calls. *window*: seconds between two updates of the same series.
+        *pause*: seconds between two calls, at least. *window*: seconds between two updates of the same series.
         """
         self._client, self._reporter, self._instance = client, reporter, _clipped(instance, _MAX_WORD)
         self._pause, self._window = pause, window
@@ -86,9 +88,8 @@ class Events:
     async def run(self) -> None:
         """Send until cancelled."""
         while True:
-            note = await self._queue.get()
-            await self._deliver(note)
-            await asyncio.sleep(self._pause)
+            took = await self._deliver(await self._queue.get())
+            await asyncio.sleep(max(self._pause, min(_SHARE * took, _LONGEST_PAUSE)))
 
     def _enqueue(self, note: Note) -> None:
         if self._queue.full():
@@ -117,13 +118,14 @@ class Events:
             self._logged = self.dropped
             self._next_line = asyncio.get_running_loop().call_later(_LOG_INTERVAL, self._log_drops)
 
-    async def _deliver(self, note: Note) -> None:
-        """Send *note*, and retry while the API server is unavailable or throttles."""
-        failures = 0
+    async def _deliver(self, note: Note) -> float:
+        """Send *note*, and retry while the API server is unavailable or throttles; the seconds of the last call."""
+        failures, loop = 0, asyncio.get_running_loop()
         while True:
+            started = loop.time()
             try:
                 await self._send(note)
-                return
+                return loop.time() - started
             except (Throttled, Unavailable) as error:
                 log.debug("event delayed", reason=note.reason, error=str(error))
                 delay = backoff(failures, base=1.0, cap=60.0)
@@ -131,7 +133,7 @@ class Events:
                 await asyncio.sleep(max(delay, error.retry_after or 0.0))
             except KavipError as error:
                 self._drop(note, str(error))
-                return
+                return loop.time() - started
 
     async def _send(self, note: Note) -> None:
         """Create an Event, or update its series."""

@@ -106,6 +106,33 @@ async def test_a_note_during_its_own_call_is_sent_later(api: Api) -> None:
     assert journal.sent[1][1]["series"]["count"] == 4
 
 
+async def test_a_slow_call_delays_the_next_one(api: Api) -> None:
+    """An API server that takes long is busy with other calls, which Events must not slow down; for a second at most."""
+    fake, client = api
+    journal, times = Journal(), list[float]()
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        times.append(asyncio.get_running_loop().time())
+        if len(times) < 3:
+            advance(0.2 if len(times) == 1 else 2.0)
+        return await journal(request)
+
+    fake.fault = slow
+    events = recorder(client)
+    async with running(events.run()):
+        for number in range(3):
+            events.emit(note(name=f"web-{number}"))
+        await until(lambda: len(times) == 1)
+        await asyncio.sleep(0)
+        advance(0.4)
+        await asyncio.sleep(0.05)
+        assert len(times) == 1
+        advance(0.4)
+        await until(lambda: len(times) == 2)
+        advance(1.0)
+        await until(lambda: len(times) == 3)
+
+
 async def test_an_expired_event_is_created_again(api: Api) -> None:
     """The API server keeps Events for an hour."""
     fake, client = api
