@@ -18,25 +18,27 @@ from kavip.snapshot import Snapshot
 FOLD: Final = 0.3
 """Seconds within which the changes of a group make one new configuration."""
 POOL_INTERVAL: Final = 1.0
-"""Seconds between two status writes of a pool; from :data:`FOLD` on while addresses cool down."""
+"""Seconds between two status writes of a pool, at least; :data:`FOLD` while addresses cool down."""
 GROUP_RATE: Final = 20.0
-"""Configurations per second of all groups together, while no group waits longer than :data:`MOST_FOLD`."""
+"""Configurations per second of all groups together; more if a group would wait longer than :data:`MOST_FOLD`."""
 MOST_FOLD: Final = 2.0
+"""The most seconds between two configurations of a group because of others."""
 POOL_RATE: Final = 10.0
-"""Status writes per second of all pools together, while no pool waits longer than :data:`MOST_POOL_INTERVAL`."""
+"""Status writes per second of all pools together; more if a pool would wait longer than :data:`MOST_POOL_INTERVAL`."""
 MOST_POOL_INTERVAL: Final = 5.0
+"""The same of a pool; :data:`POOL_INTERVAL` while addresses cool down."""
 _GROUP_SHARE: Final = 4  # times as long as the plan of a group took, the group is not planned again
 
 
-class _Pace:
-    """Spreads what is repeated: *rate* per second, and none of it delayed for more than *most* seconds."""
+class _RateLimiter:
+    """Spreads writes of several keys: *rate* per second in all, unless a key would wait longer than *most* seconds."""
 
     def __init__(self, rate: float, most: float) -> None:
         self._rate, self._most = rate, most
         self._next = 0.0
 
     def delay(self, now: float) -> float:
-        """Count one more; the seconds until the same is repeated."""
+        """Count a write of a key; the seconds until that key may be written again."""
         self._next = min(max(self._next, now) + 1 / self._rate, now + self._most)
         return self._next - now
 
@@ -49,7 +51,8 @@ class Delays:
         self._snapshot, self._now, self._clock = snapshot, now, clock
         self._not_before: dict[Key, float] = {}  # when a group or pool may be reconciled again
         self._budget = WriteBudget()
-        self._groups, self._pools = _Pace(GROUP_RATE, MOST_FOLD), _Pace(POOL_RATE, MOST_POOL_INTERVAL)
+        self._groups = _RateLimiter(GROUP_RATE, MOST_FOLD)
+        self._pools = _RateLimiter(POOL_RATE, MOST_POOL_INTERVAL)
 
     def of(self, key: Key) -> float:
         """The seconds until *key* may be reconciled; 0 or less: now."""
@@ -79,8 +82,9 @@ class Delays:
             return
         now, delay = self._clock(), spent * _GROUP_SHARE
         if key.kind is KeyKind.POOL and plan.writes:
-            paced = self._pools.delay(now)
-            delay = max(POOL_INTERVAL, paced) if plan.requeue_after is None else min(max(FOLD, paced), POOL_INTERVAL)
+            is_cooling = plan.requeue_after is not None
+            least, most = (FOLD, POOL_INTERVAL) if is_cooling else (POOL_INTERVAL, MOST_POOL_INTERVAL)
+            delay = min(max(least, self._pools.delay(now)), most)
         elif any(not isinstance(write, StatusPatch) for write in plan.writes):
             delay = max(delay, FOLD, self._groups.delay(now))
         self._not_before[key] = now + delay
