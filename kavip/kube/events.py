@@ -28,8 +28,8 @@ log = structlog.get_logger()
 _MAX_SERIES: Final = 4096  # a note of a forgotten series starts a new one
 _MAX_NOTE: Final = 1024  # bytes; the limit of the API
 _MAX_WORD: Final = 128  # bytes of reason, action and reporting instance
-_SHARE: Final = 4  # times as long as a call took, the next one waits: the API server is busy with other calls
-_LONGEST_PAUSE: Final = 1.0  # seconds that this makes at most
+_PAUSE_FACTOR: Final = 4  # the pause after a call, in durations of that call: a slow API server is busy with others
+_LONGEST_PAUSE: Final = 1.0  # seconds
 _LOG_INTERVAL: Final = 60.0  # seconds between two lines about dropped notes
 _QUEUE_FULL: Final = "the queue is full"
 
@@ -89,7 +89,7 @@ class Events:
         """Send until cancelled."""
         while True:
             took = await self._deliver(await self._queue.get())
-            await asyncio.sleep(max(self._pause, min(_SHARE * took, _LONGEST_PAUSE)))
+            await asyncio.sleep(max(self._pause, min(_PAUSE_FACTOR * took, _LONGEST_PAUSE)))
 
     def _enqueue(self, note: Note) -> None:
         if self._queue.full():

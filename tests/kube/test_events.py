@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import MutableMapping
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -36,13 +37,26 @@ class Journal:
         return self.answers.pop(0) if self.answers else web.json_response({}, status=201)
 
 
+class SlowClient:
+    """Creates nothing; each call takes its turn's *seconds*, and began at its turn's of *times*."""
+
+    def __init__(self, *seconds: float) -> None:
+        self.times: list[float] = []
+        self._seconds = seconds
+
+    async def create(self, *_: object) -> None:
+        """Take the time."""
+        self.times.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(self._seconds[len(self.times) - 1])
+
+
 def note(text: str = "no address left", name: str = "web") -> Note:
     """A note about a Service."""
     about = ObjectReference(api_version="v1", kind="Service", namespace="shop", name=name, uid="u")
     return Note(about, "PoolExhausted", text, action="Assign", severity="Warning")
 
 
-def recorder(client: Client, **more: Any) -> Events:
+def recorder(client: Any, **more: Any) -> Events:
     """A recorder with short times."""
     return Events(client, reporter="kavip.io/controller", instance="kavip-0", **{"pause": 0, "window": 0.2, **more})
 
@@ -106,31 +120,17 @@ async def test_a_note_during_its_own_call_is_sent_later(api: Api) -> None:
     assert journal.sent[1][1]["series"]["count"] == 4
 
 
-async def test_a_slow_call_delays_the_next_one(api: Api) -> None:
-    """An API server that takes long is busy with other calls, which Events must not slow down; for a second at most."""
-    fake, client = api
-    journal, times = Journal(), list[float]()
-
-    async def slow(request: web.Request) -> web.StreamResponse:
-        times.append(asyncio.get_running_loop().time())
-        if len(times) < 3:
-            advance(0.2 if len(times) == 1 else 2.0)
-        return await journal(request)
-
-    fake.fault = slow
-    events = recorder(client)
+@pytest.mark.looptime
+async def test_a_slow_call_delays_the_next_one() -> None:
+    """A slow API server is busy with other calls, which Events must not slow down. The pause is a second at most."""
+    client = SlowClient(0.001, 0.2, 30.0, 0.0)
+    events = recorder(client, pause=0.02)
     async with running(events.run()):
-        for number in range(3):
+        for number in range(4):
             events.emit(note(name=f"web-{number}"))
-        await until(lambda: len(times) == 1)
-        await asyncio.sleep(0)
-        advance(0.4)
-        await asyncio.sleep(0.05)
-        assert len(times) == 1
-        advance(0.4)
-        await until(lambda: len(times) == 2)
-        advance(1.0)
-        await until(lambda: len(times) == 3)
+        await until(lambda: len(client.times) == 4, timeout=600)
+    gaps = [later - earlier for earlier, later in pairwise(client.times)]
+    assert gaps == pytest.approx([0.001 + 0.02, 0.2 + 0.8, 30.0 + 1.0], abs=0.001)
 
 
 async def test_an_expired_event_is_created_again(api: Api) -> None:
