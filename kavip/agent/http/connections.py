@@ -81,6 +81,7 @@ class ConnectionSlots:
         self._most = most
         self.turn = asyncio.Semaphore(at_once)
         self._taken: dict[AgentConnection, asyncio.Task[None]] = {}  # oldest first
+        self._evicted: set[asyncio.Task[None]] = set()  # their sockets are still open
 
     def add(self, connection: AgentConnection, serve: Serve) -> None:
         """
@@ -94,15 +95,23 @@ class ConnectionSlots:
             if evicted is None:
                 connection.socket.close()
                 return
-            self._taken.pop(evicted).cancel()
+            leaving = self._taken.pop(evicted)
+            leaving.cancel()
+            self._evicted.add(leaving)
         task = asyncio.get_running_loop().create_task(serve())
         self._taken[connection] = task
 
-        def end(_: asyncio.Task[None]) -> None:
+        def end(ended: asyncio.Task[None]) -> None:
             self._taken.pop(connection, None)
             connection.socket.close()
+            self._evicted.discard(ended)
 
         task.add_done_callback(end)
+
+    async def settled(self) -> None:
+        """Return when the sockets of all evicted connections are closed, so that they cannot add up."""
+        if self._evicted:
+            await asyncio.wait(self._evicted)
 
     async def close(self) -> None:
         """End all connections."""

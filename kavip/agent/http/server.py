@@ -30,7 +30,8 @@ from kavip.http.sockets import bound
 OWN, CLIENTS, DENIED = 8, 20, 4
 """Connections: of the node itself, of allowed clients, of others."""
 SECONDS: Final = 5.0
-_BURST: Final = 16  # new connections at a time; each can be read before later ones can take its slot
+BURST: Final = 16
+"""New connections at a time. Each can be read before later ones take its slot; those that they evict close first."""
 _SCARCE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _PAUSE: Final = 0.25  # seconds without new connections after such an error
 _OPTIONS: Final = (
@@ -117,7 +118,7 @@ class AgentServer:
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            for _ in range(_BURST):
+            for _ in range(BURST):
                 try:
                     accepted, peer = await loop.sock_accept(listening)
                     self._add(accepted, str(peer[0]))
@@ -125,6 +126,8 @@ class AgentServer:
                     if error.errno in _SCARCE:
                         await asyncio.sleep(_PAUSE)
             await asyncio.sleep(0)
+            for slots in (self._own, self._clients, self._denied):
+                await slots.settled()
 
     def _add(self, accepted: socket.socket, client: str) -> None:
         address = ip_address(client.partition("%")[0])

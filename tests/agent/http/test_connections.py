@@ -74,3 +74,10 @@ async def test_the_client_with_the_most_connections_is_evicted(room: Room) -> No
     assert await room.standing(client, busy, room.come()) == [True, True, False]
     newer = [room.come(source=CLIENT) for _ in range(2)]
     assert await room.standing(client, busy, *newer) == [False, True, False, True]
+
+
+async def test_settled_returns_when_the_evicted_connections_are_closed(room: Room) -> None:
+    """Those that keep their slots stay open."""
+    crowd = [room.come() for _ in range(20)]
+    await room.places.settled()
+    assert [each.socket.fileno() >= 0 for each in crowd] == [False] * 18 + [True] * 2

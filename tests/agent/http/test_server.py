@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip.agent.http import server as serving
-from kavip.agent.http.connections import MAX_REQUEST
+from kavip.agent.http.connections import MAX_REQUEST, AgentConnection
 from kavip.agent.http.server import JSON, AgentServer, PageContent, PageRequest, parse
 
 
@@ -135,6 +136,26 @@ async def test_a_new_connection_evicts_the_oldest_idle_one() -> None:
         assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
         for _, writer in idle:
             await leave(writer)
+
+
+async def test_evicted_connections_are_closed_before_more_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a crowd that connects at once opens few sockets."""
+    accepted: list[socket.socket] = []
+    peaks: list[int] = []
+
+    def count(added: socket.socket, client: bytes) -> AgentConnection:
+        accepted.append(added)
+        peaks.append(sum(each.fileno() >= 0 for each in accepted))
+        return AgentConnection(added, client)
+
+    monkeypatch.setattr(serving, "AgentConnection", count)
+    async with listening() as port:
+        crowd = [socket.create_connection(("127.0.0.1", port)) for _ in range(100)]  # before the server accepts one
+        assert (await ask(port, get("/state"))).startswith(b"HTTP/1.1 200 ")
+        for each in crowd:
+            each.close()
+    assert len(accepted) == 101
+    assert serving.OWN < max(peaks) <= serving.OWN + serving.BURST
 
 
 async def test_a_slow_client_gets_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
