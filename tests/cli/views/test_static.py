@@ -202,6 +202,7 @@ def test_the_pod_for_a_platform(platform: str, folder: str) -> None:
     assert f"kube-system/api: belongs into {folder}/kavip-kube-system.api.yaml on each node\n" in found.stderr
 
 
+@pytest.mark.slow
 def test_a_machine_config_is_valid(programs: Programs) -> None:
     """Ignition's own validator finds nothing wrong with it, and it holds the pod."""
     (body,) = manifests.parsed(render(OF_ROLE, "--static", "machineconfig", *NODES, *FOLLOW).stdout)
