@@ -1,8 +1,9 @@
 """
 The time and the calls of functions of one event of a Service in a Shared group: part of ``python -m bench plan``.
 
-The statuses of all Services are current, and all nodes run the text of the ConfigMap. A change of VIPs enqueues the
-group. Its plan renders the whole text again, at most once in 0.3 s. The two groups take turns.
+The statuses of all Services are current, and all nodes run the text of the first ConfigMap. A change of VIPs enqueues
+the group. Its plan reads the text that was written last and renders the next one, at most once in 0.3 s. The two groups
+take turns.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,7 @@ from kavip import names
 from kavip.api.meta import LabelSelector
 from kavip.api.service import Service
 from kavip.reconcile import enqueue
-from kavip.reconcile.plan import KeyKind, StatusPatch, Write
+from kavip.reconcile.plan import Apply, KeyKind, StatusPatch, Write
 from kavip.snapshot import KINDS, Object, Snapshot
 
 CROWDS = (2_000, 20_000)
@@ -97,10 +98,14 @@ def least(
 
 
 def happen(scene: Settled, old: Object | None, new: Object | None, measure: Measure = timed) -> float:
-    """Replace *old* by *new*, and apply the writes to groups; what the change and all plans that follow take."""
+    """
+    Replace *old* by *new*; what the change and all plans that follow take.
+
+    The writes to groups and their ConfigMaps are applied, those to Services are not.
+    """
     figure, writes = react(scene, old, new, measure)
     for write in writes:
-        if isinstance(write, StatusPatch) and write.kind == KeyKind.GROUP:
+        if isinstance(write, Apply) or (isinstance(write, StatusPatch) and write.kind == KeyKind.GROUP):
             carry_out(scene.snapshot, scene.observed, write)
     return figure
 

@@ -74,9 +74,13 @@ def is_packed(text: str) -> bool:
     return text.startswith(MARKER)
 
 
-@lru_cache(maxsize=8)
 def unpacked(text: str) -> str:
     """*text* unpacked; it is returned as it is if it is not in the notation, or cannot be read."""
+    return _unpacked(text) if is_packed(text) else text  # no cache has to hash a text in full
+
+
+@lru_cache(maxsize=8)
+def _unpacked(text: str) -> str:
     found = unpack(text)
     return text if isinstance(found, Unreadable) else found
 

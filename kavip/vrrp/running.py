@@ -9,12 +9,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from sys import intern
 from types import MappingProxyType
 from typing import Final
 
-from kavip.api.address import MOST_READ, Address, read_address
+from kavip.api.address import Address, read_address
 from kavip.memo import KEEPS_NOTHING, Memory
+from kavip.vrrp.addresslists import AddressList, read_line
 from kavip.vrrp.drain import NO_TURNS, Turns
 from kavip.vrrp.identity import Identity
 from kavip.vrrp.instances import NO_SOURCE
@@ -24,14 +24,12 @@ from kavip.vrrp.virtualips import VirtualIP, addresses_of, interfaces_of, is_anc
 
 _OPEN: Final = "vrrp_instance "
 _INSTANCE: Final = re.compile(r"vrrp_instance (\S+) \{\n")
-_CLOSE: Final = "\n}"
 _ROUTER_ID: Final = re.compile(r"^    virtual_router_id ([0-9]{1,3})$", re.MULTILINE)
 _INTERFACE: Final = re.compile(r"^    interface (\S+)$", re.MULTILINE)
 _VERSION: Final = re.compile(r"^    version ([23])$", re.MULTILINE)
 _INTERVAL: Final = re.compile(r"^    advert_int ([0-9.]+)$", re.MULTILINE)
-_ADDRESSES: Final = re.compile(r"^    virtual_ipaddress(_excluded)? \{\n(.*?)^    \}", re.MULTILINE | re.DOTALL)
-_ADDRESS: Final = re.compile(r"^        ([0-9A-Fa-f:.]+)/([0-9]{1,3}) dev (\S+)$", re.MULTILINE)
 _VIPS: Final = "\n    virtual_ipaddress {\n"
+_EXCLUDED: Final = "\n    virtual_ipaddress_excluded {\n"
 _UNICAST: Final = "\n    unicast_peer {\n"
 _AUTHENTICATED: Final = "\n    # kavip: authentication\n"
 _DEAD: Final = re.compile(r"^# kavip: dead (\S+)$", re.MULTILINE)
@@ -51,16 +49,16 @@ _NODE: Final = re.compile(
 
 @dataclass(frozen=True)
 class RunningInstance:
-    """One instance of a text; *virtual_ips* are all its addresses except an anchor that is no VIP."""
+    """
+    One instance of a text; *virtual_ips* are all its addresses except an anchor that is no VIP.
+
+    *carried*: the addresses of the VIPs.
+    """
 
     name: str
     identity: Identity
     virtual_ips: tuple[VirtualIP, ...]
-
-    @cached_property
-    def carried(self) -> frozenset[Address]:
-        """The addresses of the VIPs."""
-        return addresses_of(self.virtual_ips)
+    carried: frozenset[Address]
 
     @cached_property
     def interfaces(self) -> frozenset[str]:
@@ -69,6 +67,7 @@ class RunningInstance:
 
 
 NO_INSTANCES: Final[Mapping[str, RunningInstance]] = MappingProxyType({})
+NO_BLOCKS: Final[Mapping[str, "_Block"]] = MappingProxyType({})
 
 
 def running_instances(text: str, memory: Memory = KEEPS_NOTHING) -> Mapping[str, RunningInstance]:
@@ -77,53 +76,87 @@ def running_instances(text: str, memory: Memory = KEEPS_NOTHING) -> Mapping[str,
 
 
 def _instances(text: str, memory: Memory) -> Mapping[str, RunningInstance]:
-    found = (memory.last(_instance, name, name, block) for name, block in _blocks(text))
-    return MappingProxyType({each.name: each for each in found if each is not None})
+    last = memory.state(_LastText)
+    last.blocks = {name: _read(name, block, last.blocks.get(name)) for name, block in _blocks(text, last.blocks)}
+    return MappingProxyType({name: each.instance for name, each in last.blocks.items() if each.instance is not None})
 
 
-def _blocks(text: str) -> Iterator[tuple[str, str]]:
-    """The name of each instance of *text*, and the text between its braces."""
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """The *text* between the braces of an instance, with its *excluded* addresses."""
+
+    text: str
+    excluded: AddressList
+    instance: RunningInstance | None
+
+
+@dataclass(slots=True)
+class _LastText:
+    """The *blocks* of the text that was read last, by instance."""
+
+    blocks: Mapping[str, _Block] = field(default_factory=dict)
+
+
+def _blocks(text: str, known: Mapping[str, _Block] = NO_BLOCKS) -> Iterator[tuple[str, str]]:
+    """
+    The name of each instance of *text*, and the text between its braces.
+
+    One that is *known* is found by comparison, which is faster than the search for its end.
+    """
     place = 0
     while match := _INSTANCE.search(text, place):
         place = match.end()
         if match.start() and text[match.start() - 1] != "\n":
             continue
-        if (end := text.find(_CLOSE, place - 1)) < 0:
-            return  # not closed, and neither is any later one
-        yield match[1], text[place : end + 1]
-        place = end
+        block = known[match[1]].text if match[1] in known else None
+        if block is None or not (text.startswith(block, place) and text.startswith("}", place + len(block))):
+            if (end := _closing_brace(text, place)) < 0:
+                return  # not closed, and neither is any later one
+            block = text[place:end]
+        yield match[1], block
+        place += len(block) - 1
 
 
-def _instance(name: str, block: str) -> RunningInstance | None:
+def _closing_brace(text: str, place: int) -> int:
+    """The first brace from *place* on that begins a line; -1 without one. ``find`` is fast for one character only."""
+    end = text.find("}", place)
+    while end >= 0 and text[end - 1] != "\n":
+        end = text.find("}", end + 1)
+    return end
+
+
+def _read(name: str, block: str, before: _Block | None) -> _Block:
+    """*block* of the instance *name*, whose last one is that *before*."""
+    if before is not None and before.text is block:
+        return before
+    excluded = (before.excluded if before else AddressList()).then(_lines(block, _EXCLUDED))
+    return _Block(block, excluded, _instance(name, block, excluded))
+
+
+def _lines(block: str, head: str) -> str:
+    """The lines of the list of *block* after *head*."""
+    _, _, rest = block.partition(head)
+    return rest[: rest.rfind("\n", 0, rest.find("}")) + 1]
+
+
+def _instance(name: str, block: str, excluded: AddressList) -> RunningInstance | None:
     router_id, interface = _ROUTER_ID.search(block), _INTERFACE.search(block)
     version, interval = _VERSION.search(block), _INTERVAL.search(block)
-    lists = {match[1] or "": _virtual_ips(match[2]) for match in _ADDRESSES.finditer(block)}
-    if not (router_id and interface and version and interval and lists.get("")):
+    head = block[: block.find(_VIPS) + 1]
+    advertised = tuple(filter(None, map(read_line, _lines(block, _VIPS).split("\n"))))
+    if not (router_id and interface and version and interval and advertised):
         return None
-    anchor = lists[""][0]
     identity = Identity(
         int(router_id[1]),
         interface[1],
         int(version[1]),
         interval[1],
-        _UNICAST in block,
-        _AUTHENTICATED in block,
-        anchor,
-        lists[""][1:],
+        _UNICAST in head,
+        _AUTHENTICATED in head,
+        *(advertised[0], advertised[1:]),
     )
-    every = (*lists[""], *lists.get("_excluded", ()))
-    return RunningInstance(name, identity, tuple(each for each in every if not is_anchor(each.address)))
-
-
-def _virtual_ips(block: str) -> tuple[VirtualIP, ...]:
-    found = (_virtual_ip(text, intern(prefix), intern(place)) for text, prefix, place in _ADDRESS.findall(block))
-    return tuple(each for each in found if each is not None)
-
-
-@lru_cache(maxsize=MOST_READ)  # most stay the same from one text to the next
-def _virtual_ip(text: str, prefix: str, interface: str) -> VirtualIP | None:
-    address = read_address(text)
-    return VirtualIP(address, int(prefix), interface) if address is not None else None
+    vips = tuple(each for each in advertised if not is_anchor(each.address))
+    return RunningInstance(name, identity, vips + excluded.vips, addresses_of(vips) | excluded.addresses)
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,16 @@ def test_of_a_large_text_only_new_addresses_are_parsed(monkeypatch: pytest.Monke
     assert parsed == ["10.99.0.1"]
 
 
+@given(st.lists(st.tuples(*(st.integers(0, 2_000),) * 2, st.sampled_from(("", "}", "\n}", "\n    }\n", " # ")))))
+def test_with_a_memory_any_text_is_read_as_without(cuts: list[tuple[int, int, str]]) -> None:
+    """One after the other, each with another part replaced."""
+    text, memory = conf(build.group(**NEW), SERVICES, nodes(2)), Memory()
+    for begin, length, put in cuts:
+        changed = text[:begin] + put + text[begin + length :]
+        assert running_instances(changed, memory) == running_instances(changed)
+    assert running_instances(text, memory) == running_instances(text)
+
+
 @given(st.text(alphabet="vrp_instace {}\n1.:/ @#dev", max_size=300))
 def test_any_text_can_be_read(text: str) -> None:
     """A text that kavip did not write has no instances, and reading it does not raise."""

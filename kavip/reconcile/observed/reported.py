@@ -84,4 +84,4 @@ def _running(spec: GroupSpec, reported: InstanceState, vips: list[VirtualIP]) ->
         timing.version == 2 and has_password(spec),
         anchor,
     )
-    return RunningInstance(name, identity, tuple(vips))
+    return RunningInstance(name, identity, tuple(vips), virtualips.addresses_of(vips))

@@ -14,6 +14,7 @@ from kavip.reconcile.group.detection import LONG, MOST_HARDWARE, SHORTEN, Detect
 from kavip.reconcile.observed.agentstates import AgentStates, ClaimedAddress, NodeState
 from kavip.reconcile.plan import Apply, Key, KeyKind
 from kavip.vrrp import running
+from kavip.vrrp.addresslists import AddressList
 from kavip.vrrp.running import RunningInstance
 from tests.reconcile.group.settledgroup import API, WEB, serving
 from tests.reconcile.simulatedcluster import GROUP, SimulatedCluster, cluster, pod
@@ -279,9 +280,9 @@ def test_a_plan_parses_no_instance_again(monkeypatch: pytest.MonkeyPatch) -> Non
     """Of the text in the ConfigMap, plans parse the instance that is new, and no other."""
     parsed, parse = list[str](), running._instance
 
-    def counted(name: str, block: str) -> RunningInstance | None:
+    def counted(name: str, block: str, excluded: AddressList) -> RunningInstance | None:
         parsed.append(name)
-        return parse(name, block)
+        return parse(name, block, excluded)
 
     monkeypatch.setattr(running, "_instance", counted)
     found = settled(*(serving(f"shop/s{number}", f"192.0.2.{number}") for number in range(130, 140)))
