@@ -3,7 +3,8 @@ Results of pure functions, kept from one decision to the next.
 
 A plan covers thousands of Services, of which one has changed. Arguments are compared by value, and identical objects
 first: that costs nanoseconds, where hashing all of them would cost as much as the call. The Snapshot has one
-:class:`Memory` for each group and drops it with the group.
+:class:`Memory` for each group and drops it with the group. What the plans of a group do not use any more, because an
+instance has gone, is dropped after a few plans.
 """
 
 from bisect import bisect_left
@@ -18,6 +19,9 @@ Arguments = TypeVarTuple("Arguments")
 
 MOST: Final = 1024
 """Names for which one function's results are kept: twice the instances of the largest group."""
+
+TURNS: Final = 16
+"""Turns after which results that are not used any more are dropped, or twice as many."""
 
 _FEW: Final = 8
 """Changes, or one item in as many, up to which a result is updated; each change costs more than one item at once."""
@@ -63,15 +67,29 @@ def _itself(value: R) -> R:
     return value
 
 
+Results = dict[Callable[..., Any], dict[Hashable, tuple[tuple[Any, ...], Any]]]
+"""Arguments and results by function and name."""
+
+
 class Memory:
     """The last results of functions, by function and name. Without it, and after any loss, only time is lost."""
 
     def __init__(self, most: int = MOST) -> None:
-        """Keep results for at most *most* names of each function; 0 keeps nothing."""
+        """Keep results for at most *most* names of each function, in each of two generations; 0 keeps nothing."""
         self._most = most
-        self._results: dict[Callable[..., Any], dict[Hashable, tuple[tuple[Any, ...], Any]]] = {}
+        self._results: Results = {}
+        self._older: Results = {}  # not used since the generation began
+        self._turns = 0
         self._states: dict[type, Any] = {}
         self._parts: dict[str, Memory] = {}
+
+    def begin_turn(self) -> None:
+        """Begin a decision that uses all results that are still of use. After several turns a generation begins."""
+        self._turns += 1
+        if self._turns % TURNS == 0:
+            self._older, self._results = self._results, {}
+        for part in self._parts.values():
+            part.begin_turn()
 
     def last(self, function: Callable[[*Arguments], R], name: Hashable, *arguments: *Arguments) -> R:
         """
@@ -81,7 +99,7 @@ class Memory:
         """
         if not self._most:
             return function(*arguments)
-        before = self._results.get(function, {}).get(name)
+        before = self._results.get(function, {}).get(name) or self._older.get(function, {}).pop(name, None)
         result: R = before[1] if before and before[0] == arguments else function(*arguments)
         self._keep(function, name, arguments, result)
         return result
@@ -106,7 +124,7 @@ class Memory:
         """
         if not self._most:
             return function(items, *arguments)
-        before = self._results.get(function, {}).pop(name, None)
+        before = self._results.get(function, {}).pop(name, None) or self._older.get(function, {}).pop(name, None)
         result: R
         if before is None or before[0][1:] != arguments:
             result = function(items, *arguments)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kavip.memo import KEEPS_NOTHING, Change, Memory, change_of, index_of
+from kavip.memo import KEEPS_NOTHING, TURNS, Change, Memory, change_of, index_of
 from tests.support.examples import examples
 
 
@@ -73,6 +73,31 @@ def test_a_part_replaces_no_results_of_the_whole() -> None:
         assert memory.part("next").last(join, "a", "a", ("c",)) == "a c"
     assert counter.calls == ["a", "a"]
     assert KEEPS_NOTHING.part("next") is KEEPS_NOTHING
+
+
+@pytest.mark.parametrize("part", ["", "next"])
+def test_results_that_are_not_used_are_dropped(part: str) -> None:
+    """Those that each turn uses stay, however many turns there are."""
+    counter, whole = Counter(), Memory()
+    memory = whole.part(part) if part else whole
+    join = counter.join
+
+    def joined(items: tuple[str, ...]) -> int:
+        counter.calls.append("joined")
+        return len(items)
+
+    items = tuple(map(str, range(5 * TURNS)))
+    for turn in range(5 * TURNS):
+        whole.begin_turn()
+        longer = memory.follow(joined, lambda before, change: before + len(change.come), "", items[: turn + 1])
+        assert longer == turn + 1
+        memory.last(join, "stays", "stays", ())
+        if turn < 2:
+            memory.last(join, "leaves", "leaves", ())
+    assert counter.calls == ["joined", "stays", "leaves"]
+    for _ in range(2):
+        memory.last(join, "leaves", "leaves", ())
+        assert counter.calls == ["joined", "stays", "leaves", "leaves"]
 
 
 def test_the_memory_that_keeps_nothing_is_the_default() -> None:

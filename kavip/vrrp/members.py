@@ -218,7 +218,7 @@ def interfaces_of(spec: GroupSpec) -> frozenset[str]:
     return frozenset(own - {""})
 
 
-@lru_cache(16384)
+@lru_cache(2048)
 def is_name(key: str) -> bool:
     """
     Whether *key* is ``ns/name`` of DNS names: files may hold objects that no API server would accept.

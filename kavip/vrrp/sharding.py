@@ -172,11 +172,13 @@ def shard_count(group: KeepalivedGroup) -> int:
     return group.spec.instances.count if group.is_shared else 0
 
 
-@lru_cache(16384)
 def shard_of(key: str, count: int) -> str:
     """The Shared instance of the Service *key* among *count*: a hash, so it changes only with *count*; "" for 0."""
-    if not count:
-        return ""
+    return _shard_of(key, count) if count else ""
+
+
+@lru_cache(2048)
+def _shard_of(key: str, count: int) -> str:
     return shared_instances(count)[int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) % count]
 
 

@@ -96,6 +96,7 @@ def _plan(
     snapshot: Snapshot, group: KeepalivedGroup, observed: Observed, *, options: ReconcileOptions, now: datetime
 ) -> BegunPlan:
     """The plan of a group that kavip serves. Each step reads the results of the steps before it."""
+    snapshot.memory(group.key).begin_turn()
     existing = existing_of(snapshot, group, observed, now=now)
     desired = desired_of(snapshot, group, observed, existing=existing, options=options, now=now)
     if desired.is_held:
