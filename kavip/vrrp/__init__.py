@@ -26,7 +26,8 @@ of the text follows from that. The modules, in the order of the data:
 * :mod:`~kavip.vrrp.configtemplate`, :mod:`kavip.vrrp.addedlines`: a user's template of that text, and the lines that
   it adds;
 * :mod:`~kavip.vrrp.identity`, :mod:`kavip.vrrp.running`, :mod:`kavip.vrrp.staging`: what all nodes must agree on, what
-  a published text makes them run, and which part of a change may roll from node to node;
+  a published text makes them run (:mod:`kavip.vrrp.addresslists`: of its thousands of addresses, those that differ from
+  the text before), and which part of a change may roll from node to node;
 * :mod:`~kavip.vrrp.operatorconfig`, :mod:`kavip.vrrp.coexistence`: what keepalived-operator's daemons run, and the
   model beside them while they are replaced.
 """
