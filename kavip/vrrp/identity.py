@@ -44,7 +44,7 @@ def identity_of(instance: Instance) -> Identity:
 
 def agree(one: Identity, other: Identity) -> bool:
     """Whether a node with *one* and a node with *other* hear each other."""
-    return _comparable(one) == _comparable(other)
+    return one == other or _comparable(one) == _comparable(other)  # mostly they are equal
 
 
 def _comparable(identity: Identity) -> Identity:

@@ -42,12 +42,14 @@ def assign(
     """
     usable = ALL - blacklist - taken
     kept = {key: number for key, number in pinned.items() if key in wanted and number in usable}
+    unused = set(usable).difference(kept.values())
     for key in sorted(set(wanted) & held.keys() - pinned.keys()):
-        if held[key] in usable and held[key] not in kept.values():
+        if held[key] in unused:
             kept[key] = held[key]
-    free = iter(sorted(usable - reserved - set(kept.values()), key=lambda number: (number in avoid, number)))
-    others = (key for key in dict.fromkeys(wanted) if key not in kept and key not in pinned)
-    kept |= zip(others, free, strict=False)
+            unused.discard(held[key])
+    if others := [key for key in dict.fromkeys(wanted) if key not in kept and key not in pinned]:
+        free = sorted(unused - reserved, key=lambda number: (number in avoid, number))
+        kept |= zip(others, free, strict=False)
     return dict(sorted(kept.items()))
 
 
