@@ -6,7 +6,7 @@ line by line.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from sys import intern
@@ -16,6 +16,7 @@ from kavip.api.address import MOST_READ, Address, read_address
 from kavip.vrrp.virtualips import VirtualIP, addresses_of, is_anchor
 
 _LINE: Final = re.compile(r"        ([0-9A-Fa-f:.]+)/([0-9]{1,3}) dev (\S+)")
+_LONGEST: Final = 128  # characters of a line; one with an IPv6 address has 71 at most
 
 Lines = tuple[VirtualIP | None, ...]
 
@@ -35,14 +36,32 @@ class AddressList:
 
     def then(self, text: str) -> "AddressList":
         """The list in *text*, which mostly has the same lines."""
-        begin = _same_beginning(self.text, text)
-        end = _same_end(self.text, text, most=min(len(self.text), len(text)) - begin)
-        first, last = text.count("\n", 0, begin), len(self.lines) - text.count("\n", len(text) - end)
-        come = _read(text[begin : len(text) - end])
+        before, shorter = self.text, min(len(self.text), len(text))
+        begin = _agreement(shorter, lambda since, until: before.startswith(text[since:until], since))
+        begin = text.rfind("\n", 0, begin) + 1  # whole lines
+        end = len(text) - _agreement(
+            shorter - begin,
+            lambda since, until: before.endswith(text[len(text) - until : len(text) - since], 0, len(before) - since),
+        )
+        end = text.find("\n", end) + 1 or len(text)
+        first, last = text.count("\n", 0, begin), len(self.lines) - text.count("\n", end)
+        come = _read(text[begin:end])
         lines = self.lines[:first] + come + self.lines[last:]
         addresses = self.addresses.difference(_addresses(self.lines[first:last])).union(_addresses(come))
         # if they are as many as the lines, no address has left one line and stayed in another
         return AddressList(text, lines, addresses if len(addresses) == len(lines) else _addresses(lines))
+
+
+def _agreement(most: int, agrees: Callable[[int, int], bool]) -> int:
+    """The largest number up to *most* such that two texts agree so far; *agrees* compares a further part of both."""
+    same = 0
+    while same < most:
+        middle = (same + most + 1) // 2
+        if agrees(same, middle):
+            same = middle
+        else:
+            most = middle - 1
+    return same
 
 
 def _addresses(lines: Iterable[VirtualIP | None]) -> frozenset[Address]:
@@ -50,7 +69,8 @@ def _addresses(lines: Iterable[VirtualIP | None]) -> frozenset[Address]:
 
 
 def _read(text: str) -> Lines:
-    return tuple(map(_vip, text.removesuffix("\n").split("\n"))) if text else ()
+    lines = text.removesuffix("\n").split("\n") if text else ()
+    return tuple(_vip(each) if len(each) <= _LONGEST else None for each in lines)  # others must not fill the cache
 
 
 @lru_cache(maxsize=MOST_READ)  # most are in the next text, too
@@ -64,27 +84,3 @@ def read_line(line: str) -> VirtualIP | None:
     match = _LINE.fullmatch(line)
     address = read_address(match[1]) if match else None
     return VirtualIP(address, int(match[2]), intern(match[3])) if match and address is not None else None
-
-
-def _same_beginning(one: str, other: str) -> int:
-    """The bytes of the whole lines with which both begin."""
-    same, most = 0, min(len(one), len(other))
-    while same < most:
-        middle = (same + most + 1) // 2
-        if one.startswith(other[same:middle], same):
-            same = middle
-        else:
-            most = middle - 1
-    return one.rfind("\n", 0, same) + 1
-
-
-def _same_end(one: str, other: str, *, most: int) -> int:
-    """The bytes of whole lines with which both end, at *most*; the first of these lines may be left out."""
-    same = 0
-    while same < most:
-        middle = (same + most + 1) // 2
-        if one.endswith(other[len(other) - middle : len(other) - same], 0, len(one) - same):
-            same = middle
-        else:
-            most = middle - 1
-    return len(other) - 1 - other.find("\n", len(other) - same) if same else 0

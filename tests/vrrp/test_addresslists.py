@@ -42,6 +42,13 @@ def test_one_line_is_replaced(head: str, one: str, tail: str, other: str) -> Non
     assert after.then(before.text) == before
 
 
+def test_a_line_that_no_address_needs_is_not_kept() -> None:
+    """Whoever may edit a ConfigMap cannot fill the memory of the leader."""
+    before = addresslists._vip.cache_info().currsize
+    found = AddressList().then("".join(f"        192.0.2.1/32 dev {'x' * size}\n" for size in range(1_000, 1_100)))
+    assert (len(found.lines), found.vips, addresslists._vip.cache_info().currsize) == (100, (), before)
+
+
 def test_only_the_lines_that_differ_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside them one that is the same, at most."""
     lines = [f"        10.0.{number >> 8}.{number & 255}/32 dev eth0\n" for number in range(1, 2_001)]
