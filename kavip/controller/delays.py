@@ -49,7 +49,7 @@ class Delays:
     def __init__(self, snapshot: Snapshot, *, now: Callable[[], datetime], clock: Callable[[], float]) -> None:
         """Delay nothing before :meth:`postpone` and :meth:`spend`."""
         self._snapshot, self._now, self._clock = snapshot, now, clock
-        self._not_before: dict[Key, float] = {}  # when a group or pool may be reconciled again
+        self._not_before: dict[Key, float] = {}  # when a group or pool may be reconciled again; the last change last
         self._budget = WriteBudget()
         self._groups = _RateLimiter(GROUP_RATE, MOST_FOLD)
         self._pools = _RateLimiter(POOL_RATE, MOST_POOL_INTERVAL)
@@ -87,11 +87,18 @@ class Delays:
             delay = min(max(least, self._pools.delay(now)), most)
         elif any(not isinstance(write, StatusPatch) for write in plan.writes):
             delay = max(delay, FOLD, self._groups.delay(now))
-        self._not_before[key] = now + delay
+        self._hold(key, until=now + delay)
 
     def prolong(self, group: Key, *, spent: float) -> None:
         """Postpone *group* in proportion for the *spent* seconds of its comparison, too."""
-        self._not_before[group] = max(self._not_before.get(group, 0.0), self._clock()) + spent * _GROUP_SHARE
+        self._hold(group, until=max(self._not_before.get(group, 0.0), self._clock()) + spent * _GROUP_SHARE)
+
+    def _hold(self, key: Key, *, until: float) -> None:
+        """Postpone *key*, and drop what is over: most keys change once, and some are gone."""
+        self._not_before.pop(key, None)
+        self._not_before[key] = until
+        while self._not_before[first := next(iter(self._not_before))] <= self._clock() and first != key:
+            del self._not_before[first]
 
     def spend(self, service: Service) -> None:
         """Count a write of the status of *service*."""

@@ -132,6 +132,16 @@ def test_a_group_that_changes_once_waits_for_no_other() -> None:
     assert delays.of(EDGE) <= 0
 
 
+def test_only_keys_that_wait_are_kept() -> None:
+    """Groups that come and go leave nothing."""
+    seconds = 0.0
+    delays = Delays(Snapshot(), now=lambda: NOW, clock=lambda: seconds)
+    for number in range(1_000):
+        delays.postpone(Key(KeyKind.GROUP, f"lb/g{number}"), CHANGE, spent=0.0)
+        seconds += FOLD / 2
+    assert len(delays._not_before) <= 3
+
+
 async def test_changes_of_a_group_are_debounced() -> None:
     """The first change is planned at once. Further changes in the interval are planned once, at its end."""
     async with running_worker(build.group(metrics_port=9650)) as fixture:
