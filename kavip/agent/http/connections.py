@@ -103,8 +103,8 @@ class ConnectionSlots:
 
         def end(ended: asyncio.Task[None]) -> None:
             self._taken.pop(connection, None)
-            connection.socket.close()
             self._evicted.discard(ended)
+            connection.socket.close()
 
         task.add_done_callback(end)
 

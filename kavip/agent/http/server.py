@@ -31,7 +31,7 @@ OWN, CLIENTS, DENIED = 8, 20, 4
 """Connections: of the node itself, of allowed clients, of others."""
 SECONDS: Final = 5.0
 BURST: Final = 16
-"""New connections at a time. Each can be read before later ones take its slot; those that they evict close first."""
+"""New connections at a time. Each can be read before later ones take its slot, and what they evict is closed first."""
 _SCARCE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _PAUSE: Final = 0.25  # seconds without new connections after such an error
 _OPTIONS: Final = (
@@ -103,7 +103,8 @@ class AgentServer:
         for each in sockets:
             for option in _OPTIONS:
                 each.setsockopt(*option)  # accepted sockets inherit it
-        accepting = [asyncio.get_running_loop().create_task(self._accept(each)) for each in sockets]
+        burst = BURST // len(sockets)
+        accepting = [asyncio.get_running_loop().create_task(self._accept(each, burst)) for each in sockets]
         try:
             yield sockets[0].getsockname()[1]
         finally:
@@ -115,10 +116,10 @@ class AgentServer:
             for slots in (self._own, self._clients, self._denied):
                 await slots.close()
 
-    async def _accept(self, listening: socket.socket) -> None:
+    async def _accept(self, listening: socket.socket, burst: int) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            for _ in range(BURST):
+            for _ in range(burst):
                 try:
                     accepted, peer = await loop.sock_accept(listening)
                     self._add(accepted, str(peer[0]))

@@ -35,10 +35,10 @@ async def broken(_: PageRequest) -> PageContent:
 
 
 @asynccontextmanager
-async def listening(allowed: str = "") -> AsyncIterator[int]:
-    """A server on loopback; yields its port."""
+async def listening(allowed: str = "", *, host: str = "127.0.0.1") -> AsyncIterator[int]:
+    """A server on loopback, or on all addresses; yields its port."""
     networks = (ip_network(allowed),) if allowed else ()
-    async with AgentServer({"/state": hello, "/broken": broken}, allowed=networks).listening("127.0.0.1", 0) as port:
+    async with AgentServer({"/state": hello, "/broken": broken}, allowed=networks).listening(host, 0) as port:
         yield port
 
 
@@ -138,7 +138,10 @@ async def test_a_new_connection_evicts_the_oldest_idle_one() -> None:
             await leave(writer)
 
 
-async def test_evicted_connections_are_closed_before_more_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("addresses", [("127.0.0.1",), ("127.0.0.1", "::1")], ids=["IPv4", "both families"])
+async def test_evicted_connections_are_closed_before_more_are_accepted(
+    monkeypatch: pytest.MonkeyPatch, addresses: tuple[str, ...]
+) -> None:
     """So a crowd that connects at once opens few sockets."""
     accepted: list[socket.socket] = []
     peaks: list[int] = []
@@ -149,8 +152,10 @@ async def test_evicted_connections_are_closed_before_more_are_accepted(monkeypat
         return AgentConnection(added, client)
 
     monkeypatch.setattr(serving, "AgentConnection", count)
-    async with listening() as port:
-        crowd = [socket.create_connection(("127.0.0.1", port)) for _ in range(100)]  # before the server accepts one
+    async with listening(host="" if len(addresses) > 1 else addresses[0]) as port:
+        crowd = [  # before the server accepts one
+            socket.create_connection((address, port)) for address in addresses for _ in range(100 // len(addresses))
+        ]
         assert (await ask(port, get("/state"))).startswith(b"HTTP/1.1 200 ")
         for each in crowd:
             each.close()
