@@ -43,6 +43,15 @@ class _Series:
     sent_at: float = 0.0
 
 
+@dataclass(slots=True)
+class _Unsent:
+    """The occurrences of a note that are not sent yet, and the times of the *first* and the *last* one."""
+
+    count: int
+    first: str
+    last: str
+
+
 class Events:
     """An Event recorder; :meth:`run` is its sender."""
 
@@ -65,7 +74,7 @@ class Events:
         self._pause, self._window = pause, window
         self._queue: asyncio.Queue[Note] = asyncio.Queue(capacity)
         self._series: OrderedDict[Note, _Series] = OrderedDict()
-        self._unsent: dict[Note, int] = {}  # occurrences that are not sent yet
+        self._unsent: dict[Note, _Unsent] = {}
         self.dropped = 0
         """Notes that were never sent: the queue was full, or the API server refused them."""
         self._logged = 0  # of these
@@ -74,10 +83,11 @@ class Events:
 
     def emit(self, note: Note) -> None:
         """Queue *note*; never blocks, never fails."""
-        if note in self._unsent:
-            self._unsent[note] += 1
+        now = _now()
+        if (unsent := self._unsent.get(note)) is not None:
+            unsent.count, unsent.last = unsent.count + 1, now
             return
-        self._unsent[note] = 1
+        self._unsent[note] = _Unsent(1, now, now)
         series = self._series.get(note)
         loop = asyncio.get_running_loop()
         if series is not None and (due := series.sent_at + self._window) > loop.time():
@@ -137,12 +147,12 @@ class Events:
 
     async def _send(self, note: Note) -> None:
         """Create an Event, or update its series."""
-        count = self._unsent.get(note, 1)
-        series = self._series.get(note)
+        unsent, series = self._unsent[note], self._series.get(note)
+        count = unsent.count
         if series is not None:
-            series = await self._update(note, replace(series, count=series.count + count))
+            series = await self._update(note, replace(series, count=series.count + count), at=unsent.last)
         if series is None:
-            series = await self._create(note)
+            series = await self._create(note, at=unsent.first)
         self._series[note] = replace(series, sent_at=asyncio.get_running_loop().time())
         self._series.move_to_end(note)
         if len(self._series) > _MAX_SERIES:
@@ -151,32 +161,33 @@ class Events:
 
     def _mark_sent(self, note: Note, count: int) -> None:
         """Forget *count* occurrences; queue those that were emitted during the call."""
-        if (left := self._unsent.pop(note, 0) - count) > 0:
+        unsent = self._unsent.pop(note)
+        if (left := unsent.count - count) > 0:
             self.emit(note)
-            self._unsent[note] = left
+            self._unsent[note] = replace(unsent, count=left, first=unsent.last)
 
-    async def _create(self, note: Note) -> _Series:
+    async def _create(self, note: Note, *, at: str) -> _Series:
         series = _Series(f"{note.regarding.name[:200]}.{secrets.token_hex(8)}")
-        await self._client.create(EVENTS, f"{_namespace(note)}/{series.name}", self._body(note))
+        await self._client.create(EVENTS, f"{_namespace(note)}/{series.name}", self._body(note, at=at))
         return series
 
-    async def _update(self, note: Note, series: _Series) -> _Series | None:
+    async def _update(self, note: Note, series: _Series, *, at: str) -> _Series | None:
         """Write the count of *series*; return None if its Event has expired."""
-        body = {"series": {"count": series.count, "lastObservedTime": _now()}}
+        body = {"series": {"count": series.count, "lastObservedTime": at}}
         try:
             await self._client.patch(EVENTS, f"{_namespace(note)}/{series.name}", body)
         except NotFound:
             return None
         return series
 
-    def _body(self, note: Note) -> dict[str, Any]:
+    def _body(self, note: Note, *, at: str) -> dict[str, Any]:
         return {
             "regarding": msgspec.to_builtins(note.regarding),
             "reason": _clipped(note.reason, _MAX_WORD),
             "note": _clipped(note.text, _MAX_NOTE),
             "action": _clipped(note.action, _MAX_WORD),
             "type": note.severity,
-            "eventTime": _now(),
+            "eventTime": at,
             "reportingController": self._reporter,
             "reportingInstance": self._instance,
         }

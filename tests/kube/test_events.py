@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+import kavip.kube.events
 from kavip.api.event import Note, ObjectReference
 from kavip.kube.client import Client
 from kavip.kube.events import Events
@@ -96,6 +97,25 @@ async def test_repeated_notes_are_one_event_with_a_series(api: Api) -> None:
         await until(lambda: len(journal.sent) == 3)
     assert [method for method, _ in journal.sent] == ["POST", "PATCH", "POST"]
     assert journal.sent[1][1]["series"]["count"] == 51
+
+
+async def test_an_event_has_the_time_of_its_note(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it waits in the queue; a series has that of its last one."""
+    times = iter(f"2026-01-01T00:00:0{second}.000000Z" for second in range(9))
+    monkeypatch.setattr(kavip.kube.events, "_now", lambda: next(times))
+    fake, client = api
+    fake.fault = journal = Journal()
+    events = recorder(client, window=600)
+    for text in ("first", "second", "second"):
+        events.emit(note(text))
+    async with running(events.run()):
+        await until(lambda: len(journal.sent) == 2)
+        for _ in range(3):
+            events.emit(note("first"))
+        advance(600)
+        await until(lambda: len(journal.sent) == 3)
+    assert [body["eventTime"][17:19] for _, body in journal.sent[:2]] == ["00", "01"]
+    assert journal.sent[2][1]["series"] == {"count": 4, "lastObservedTime": "2026-01-01T00:00:05.000000Z"}
 
 
 async def test_a_note_during_its_own_call_is_sent_later(api: Api) -> None:
