@@ -79,8 +79,9 @@ class Memory:
         self._most = most
         self._results: Results = {}
         self._older: Results = {}  # not used since the generation began
-        self._turns = 0
         self._states: dict[type, Any] = {}
+        self._older_states: dict[type, Any] = {}
+        self._turns = 0
         self._parts: dict[str, Memory] = {}
 
     def begin_turn(self) -> None:
@@ -88,6 +89,7 @@ class Memory:
         self._turns += 1
         if self._turns % TURNS == 0:
             self._older, self._results = self._results, {}
+            self._older_states, self._states = self._states, {}
         for part in self._parts.values():
             part.begin_turn()
 
@@ -152,7 +154,7 @@ class Memory:
         if not self._most:
             return kind()
         if kind not in self._states:
-            self._states[kind] = kind()
+            self._states[kind] = self._older_states.pop(kind, None) or kind()
         found: R = self._states[kind]
         return found
 

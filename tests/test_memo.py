@@ -64,6 +64,16 @@ def test_a_state_is_made_once() -> None:
     assert memory.state(Counter) is not Memory().state(Counter)
 
 
+def test_a_state_that_is_not_used_is_dropped() -> None:
+    """One that is used stays."""
+    memory = Memory()
+    used, unused = memory.state(Counter), memory.state(dict)
+    for _ in range(2 * TURNS):
+        memory.begin_turn()
+        assert memory.state(Counter) is used
+    assert memory.state(dict) is not unused
+
+
 def test_a_part_replaces_no_results_of_the_whole() -> None:
     """Two uses of one function and name, with other arguments each, are both kept."""
     counter, memory = Counter(), Memory()

@@ -1,7 +1,7 @@
 """
 The address list of an instance in a published text, read only where it differs from the list that was read before.
 
-An instance may have thousands of addresses, of which one event changes few. The others are compared as bytes, and not
+An instance may have thousands of addresses, of which one event changes few. The others are compared as text, and not
 line by line.
 """
 

@@ -88,7 +88,7 @@ def seed_of(group: str, unit: str) -> str:
     return f"{group} {unit}"
 
 
-@lru_cache(4096)
+@lru_cache(8192)
 def weight(instance: str, node: str) -> int:
     """The weight that *node* draws for *instance*."""
     return int.from_bytes(hashlib.sha256(f"{instance}\n{node}".encode()).digest()[: WEIGHT_BITS // 8])

@@ -77,7 +77,8 @@ def running_instances(text: str, memory: Memory = KEEPS_NOTHING) -> Mapping[str,
 
 def _instances(text: str, memory: Memory) -> Mapping[str, RunningInstance]:
     last = memory.state(_LastText)
-    last.blocks = {name: _read(name, block, last.blocks.get(name)) for name, block in _blocks(text, last.blocks)}
+    blocks = dict(_blocks(text, last.blocks))  # of several with one name the last one
+    last.blocks = {name: _read(name, block, last.blocks.get(name)) for name, block in blocks.items()}
     return MappingProxyType({name: each.instance for name, each in last.blocks.items() if each.instance is not None})
 
 

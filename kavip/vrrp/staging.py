@@ -65,15 +65,12 @@ def _moving(wanted: Model, running: Mapping[str, RunningInstance], memory: Memor
     """The VIPs that run in one instance and are wanted in another, by the name of the instance in which they run."""
     instances = {each.name: each for each in wanted.instances}
     leaving = {name: memory.last(_leaving, name, run, instances.get(name)) for name, run in running.items()}
-    moving = {
-        name: frozenset[Address]().union(*(addresses & each.carried for each in wanted.instances))
-        for name, addresses in leaving.items()
-        if addresses  # mostly few: an intersection reads the smaller set
-    }
+    suspects = frozenset[Address]().union(*leaving.values())  # mostly few: an intersection reads the smaller set
+    moving = frozenset[Address]().union(*(suspects & each.carried for each in wanted.instances if suspects))
     return {
-        name: [vip for vip in running[name].virtual_ips if vip.address in addresses]
-        for name, addresses in moving.items()
-        if addresses
+        name: [vip for vip in running[name].virtual_ips if vip.address in moving]
+        for name, addresses in leaving.items()
+        if not moving.isdisjoint(addresses)
     }
 
 

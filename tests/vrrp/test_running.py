@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kavip.api import address
 from kavip.api.group import PasswordAuth, SecretRef
 from kavip.memo import Memory
-from kavip.vrrp import config
+from kavip.vrrp import config, running
 from kavip.vrrp.identity import identity_of
 from kavip.vrrp.running import first_nodes, running_instances, running_nodes
 from tests.support import build
@@ -68,6 +68,23 @@ def test_of_a_large_text_only_new_addresses_are_parsed(monkeypatch: pytest.Monke
     monkeypatch.setattr(address, "ip_address", counted)
     assert read([*vips, "        10.99.0.1/32 dev eth0\n"]) == len(vips) + 1
     assert parsed == ["10.99.0.1"]
+
+
+def test_of_several_instances_with_one_name_the_last_one_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no other is compared with the list of the one that was read before, which may be long."""
+    text, memory = conf(build.group(**NEW), SERVICES, nodes(2)), Memory()
+    name, _, _ = text.partition("vrrp_instance ")[2].partition(" ")
+    wanted, read = running_instances(text, memory), list[str]()
+    parse = running._read
+
+    def counted(name: str, *rest: Any) -> Any:
+        read.append(name)
+        return parse(name, *rest)
+
+    monkeypatch.setattr(running, "_read", counted)
+    head, mark, rest = text.partition("vrrp_instance ")
+    assert running_instances(head + f"vrrp_instance {name} {{\n}}\n" * 2_000 + mark + rest, memory) == wanted
+    assert len(read) == len(wanted)
 
 
 @given(st.lists(st.tuples(*(st.integers(0, 2_000),) * 2, st.sampled_from(("", "}", "\n}", "\n    }\n", " # ")))))

@@ -1,5 +1,6 @@
 """Changes that may roll from node to node are published; all others wait for all nodes."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -8,13 +9,15 @@ from hypothesis import strategies as st
 
 from kavip.api.group import GroupVirtualIP, Instances, KeepalivedGroup
 from kavip.api.service import Service
+from kavip.memo import Memory
 from kavip.vrrp import config, keys, routerids
 from kavip.vrrp.identity import agree, identity_of
 from kavip.vrrp.instances import Model, model_of
 from kavip.vrrp.members import Peer, member_of
 from kavip.vrrp.running import running_instances
-from kavip.vrrp.staging import stage
+from kavip.vrrp.staging import _moving, stage
 from tests.support import build
+from tests.support.operations import instructions
 from tests.vrrp.samples import NEW, annotated, nodes, shared
 
 WEB, API = annotated("shop/web", "192.0.2.130", "192.0.2.131"), annotated("shop/api", "192.0.2.140")
@@ -54,6 +57,19 @@ def text_of(group: KeepalivedGroup, services: list[Service], **more: Any) -> str
 def places(model: Model) -> dict[str, list[str]]:
     """The VIPs of each instance."""
     return {each.name: [str(vip.address) for vip in each.virtual_ips] for each in model.instances}
+
+
+def test_instances_that_all_move_are_not_compared_in_pairs() -> None:
+    """One Shared instance more changes those of most Services."""
+    found = []
+    for count in (16, 64):
+        services = [annotated(f"shop/s{number}", f"198.51.100.{number + 1}") for number in range(3 * count)]
+        before, after = (build.group(**NEW, instances=shared(number)) for number in (count, count + 1))
+        text = text_of(before, services)
+        wanted, running = both(after, services, text)[0], running_instances(text)
+        assert len(_moving(wanted, running, Memory())) > 0.9 * len(running)
+        found.append(instructions(partial(_moving, wanted, running, Memory())))
+    assert found[1] < 5 * found[0]
 
 
 def test_nothing_waits_where_all_identities_agree() -> None:
