@@ -59,7 +59,9 @@ async def test_an_event_without_the_lease_is_dropped() -> None:
     client, transport = fenced()
     events = Events(client, reporter="kavip.io/controller", instance="old")
     about = ObjectReference(api_version="v1", kind="Service", namespace="shop", name="web", uid="u")
-    await events._deliver(Note(about, "Assigned", "has an address", severity="Normal"))
+    note = Note(about, "Assigned", "has an address", severity="Normal")
+    events.emit(note)
+    await events._deliver(note)
     assert (transport.send.await_count, events.dropped) == (1, 1)
 
 
