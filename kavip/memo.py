@@ -9,8 +9,9 @@ instance has gone, is dropped after a few plans.
 
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import wraps
 from itertools import compress, count
-from operator import is_not
+from operator import is_not, not_
 from typing import Any, Final, Generic, NamedTuple, TypeVar, TypeVarTuple
 
 R = TypeVar("R")
@@ -40,14 +41,18 @@ def change_of(before: tuple[Item, ...], after: tuple[Item, ...]) -> Change[Item]
 
     They are compared by identity, in loops that Python itself runs.
     """
-    shorter = min(len(before), len(after))
-    first = _common(before, after, shorter)
-    last = _common(reversed(before), reversed(after), shorter - first)
+    first = common_begin(before, after)
+    last = _common(reversed(before), reversed(after), min(len(before), len(after)) - first)
     left, come = before[first : len(before) - last], after[first : len(after) - last]
     if not (left and come):
         return Change(left, come)
     kept = set(map(id, left)).intersection(map(id, come))
-    return Change(*(tuple(each for each in some if id(each) not in kept) for some in (left, come)))
+    return Change(*(tuple(compress(some, map(not_, map(kept.__contains__, map(id, some))))) for some in (left, come)))
+
+
+def common_begin(one: Sequence[object], other: Sequence[object]) -> int:
+    """How many objects both begin with."""
+    return _common(one, other, min(len(one), len(other)))
 
 
 def _common(one: Iterable[object], other: Iterable[object], most: int) -> int:
@@ -160,3 +165,48 @@ class Memory:
 
 
 KEEPS_NOTHING: Final = Memory(most=0)
+
+
+class Recent(Generic[R]):
+    """
+    The results for the long texts that were used last.
+
+    Texts are compared, and not hashed as a cache of functools does it: most differ in length or at their begin, and the
+    one that is looked for is often the same object.
+    """
+
+    def __init__(self, most: int) -> None:
+        """Keep the results for the *most* texts that were used last."""
+        self._most = most
+        self._found: tuple[tuple[str, R], ...] = ()  # replaced as a whole: threads may share it
+
+    def get(self, text: str) -> R | None:
+        """The result for *text*; None if it is not kept."""
+        found = self._found
+        for each in found:
+            if each[0] == text:  # at once if it is the same object
+                if each is not found[0]:
+                    self._found = (each, *(other for other in found if other is not each))
+                return each[1]
+        return None
+
+    def keep(self, text: str, result: R) -> R:
+        """Keep the *result* for *text*, and return it."""
+        self._found = ((text, result), *self._found)[: self._most]
+        return result
+
+
+def recent(most: int) -> Callable[[Callable[[str], R]], Callable[[str], R]]:
+    """A decorator for a function of a long text, which is never None: its results are kept in :class:`Recent`."""
+
+    def decorate(function: Callable[[str], R]) -> Callable[[str], R]:
+        results = Recent[R](most)
+
+        @wraps(function)
+        def find(text: str) -> R:
+            result = results.get(text)
+            return results.keep(text, function(text)) if result is None else result
+
+        return find
+
+    return decorate

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kavip.memo import KEEPS_NOTHING, TURNS, Change, Memory, change_of, index_of
+from kavip.memo import KEEPS_NOTHING, TURNS, Change, Memory, Recent, change_of, index_of, recent
 from tests.support.examples import examples
 
 
@@ -176,3 +176,21 @@ def test_what_is_not_there_has_no_index() -> None:
     for absent in (0, 4, 6):
         with pytest.raises(ValueError, match=f"{absent} is not there"):
             index_of((1, 3, 5), absent)
+
+
+def test_the_results_of_the_texts_that_were_used_last_are_kept() -> None:
+    """Equal texts have one result, whichever objects they are. The text that was not used for longest is dropped."""
+    calls: list[str] = []
+
+    @recent(most=2)
+    def length(text: str) -> int:
+        """The length of *text*."""
+        calls.append(text)
+        return len(text)
+
+    assert [length(text) for text in ("aa", "b", "".join("aa"), "ccc", "b", "aa")] == [2, 1, 2, 3, 1, 2]
+    assert calls == ["aa", "b", "ccc", "b", "aa"]
+    assert length.__doc__ == "The length of *text*."
+    kept, none = Recent[int](1), Recent[int](0)
+    assert kept.keep("a", 5) == none.keep("a", 5) == kept.get("a") == 5
+    assert kept.get("b") is none.get("a") is None

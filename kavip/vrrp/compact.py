@@ -21,10 +21,9 @@ byte: hashes, and what keepalived reads, do not depend on the notation.
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final, NamedTuple
 
-from kavip.memo import KEEPS_NOTHING, Memory
+from kavip.memo import KEEPS_NOTHING, Memory, recent
 
 MARKER: Final = "# kavip: compact; $... stands for the lines that an instance above has\n"
 """The first line of a text in this notation. No other text has a ``$``."""
@@ -146,7 +145,7 @@ class Unreadable:
     message: str
 
 
-@lru_cache(maxsize=2)  # in full it has megabytes; an agent reads the same text again and again
+@recent(most=2)  # in full it has megabytes; an agent reads the same text again and again
 def expand(text: str) -> str | Unreadable:
     """*text* in full; it is returned as it is if it is not in the notation."""
     if not is_compact(text):

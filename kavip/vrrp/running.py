@@ -8,12 +8,12 @@ nodes.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from types import MappingProxyType
 from typing import Final
 
 from kavip.api.address import Address, read_address
-from kavip.memo import KEEPS_NOTHING, Memory
+from kavip.memo import KEEPS_NOTHING, Memory, recent
 from kavip.vrrp.addresslists import AddressList, read_line
 from kavip.vrrp.drain import NO_TURNS, Turns
 from kavip.vrrp.identity import Identity
@@ -210,7 +210,7 @@ class RunningNodes:
         return {key: frozenset(addresses) for key, addresses in found.items()}
 
 
-@lru_cache(maxsize=16)
+@recent(most=4)
 def running_nodes(text: str) -> RunningNodes:
     """
     The nodes that take part in *text*.

@@ -11,7 +11,6 @@ import hashlib
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from functools import lru_cache
 from typing import Final
 
 from kavip.agent.config import validate
@@ -21,6 +20,7 @@ from kavip.agent.config.model import LocalizedConfig, MountedConfig, ParsedConfi
 from kavip.agent.config.sources import source_notes, unusable_sources
 from kavip.api.address import read_address
 from kavip.api.agent import NodeProblem, ProblemCode
+from kavip.memo import recent
 from kavip.vrrp.instances import NO_SOURCE
 from kavip.vrrp.tracking import TRACK_DIR
 from kavip.vrrp.virtualips import VirtualIP
@@ -124,7 +124,7 @@ def interface_on_node(mounted: MountedConfig, facts: NodeFacts, name: str) -> st
     return name if name in facts.interfaces else ""
 
 
-@lru_cache(maxsize=2)  # the mounted text and the installed one
+@recent(most=2)  # the mounted text and the installed one
 def written_addresses(text: str) -> frozenset[str]:
     """The addresses of VIPs in *text*, as they are written: a fail-over of 20,000 looks each up."""
     return frozenset(_WRITTEN.findall(text))
