@@ -12,6 +12,7 @@ The goals are 1.3 x the largest ratios seen (39 and 34). In the time of a join t
 
 import hashlib
 from collections.abc import Callable, Sequence
+from itertools import cycle
 from typing import Final
 
 from bench.timing import clock, frozen, in_turns, within
@@ -35,6 +36,7 @@ IPV4: Final = "198.18.0.1"
 SHORT: Final = "2001:db8::1"
 LONG: Final = "2001:db8:1234:5678:9abc:def0:1234:1001"
 STEP: Final = 100  # of the limits of VIPs
+TEXTS: Final = 20
 
 
 def group(mode: str) -> KeepalivedGroup:
@@ -127,11 +129,12 @@ def notation() -> None:
     """Print the cost of the compact notation, of 255 instances on 200 nodes, and what it saves."""
     model, memory = built("PerService", members(255), peers(200)), Memory()
     found = render(model, COMPACT, memory=memory)
+    contents = cycle([found.content + "#\n" * each for each in range(4)])  # more than are kept
     with frozen():
         full, again, back, read = in_turns(
             clock(lambda: render(model, memory=memory)),
             clock(lambda: render(model, COMPACT, memory=memory)),
-            clock(lambda: expand.__wrapped__(found.content)),
+            clock(lambda: expand(next(contents))),
             clock(lambda: found.text.split("\n")),
             times=1,
             turns=ROUNDS,
@@ -144,12 +147,18 @@ def notation() -> None:
 
 def packing() -> None:
     """Print what packing the text of 20,000 VIPs on 200 nodes costs, and what it saves."""
-    model, memory = built("Shared", members(20_000), peers(200)), Memory()
-    found = render(model, PACKED, memory=memory)
-    short = pack(found.content)
+    services, nodes = members(20_000), peers(200)
+    found = render(built("Shared", services, nodes), PACKED)
+    texts = [  # more than are kept
+        render(built("Shared", services[:at] + services[at + 1 :], nodes), PACKED).content
+        for at in range(0, len(services), len(services) // TEXTS)
+    ]
+    first, after, memory = cycle(texts), cycle(texts), Memory()
+    short = pack(texts[-1], memory)
     with frozen():
-        packed, back, again = in_turns(
-            clock(lambda: pack.__wrapped__(found.content)),
+        packed, again, back, hashed = in_turns(
+            clock(lambda: pack(next(first))),
+            clock(lambda: pack(next(after), memory)),
             clock(lambda: unpack(short)),
             clock(lambda: hashlib.sha256(found.content.encode())),
             times=1,
@@ -157,8 +166,9 @@ def packing() -> None:
         )
     sizes = f"{found.size:9,} packed, {len(found.content):9,} compact, {len(found.text):9,} in full"
     print(f"20,000 VIPs on 200 nodes, bytes: {sizes}")
-    within("  packed", packed, again, most=10, of="its SHA-256")
-    within("  unpacked by an agent", back, again, most=5, of="its SHA-256")
+    within("  packed", packed, hashed, most=10, of="its SHA-256")
+    within("  packed after a text with another VIP", again, hashed, most=3, of="its SHA-256")
+    within("  unpacked by an agent", back, hashed, most=5, of="its SHA-256")
 
 
 def limits() -> None:

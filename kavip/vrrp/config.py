@@ -9,8 +9,8 @@ word, a brace, a comment, a macro or a new line.
 import hashlib
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum, auto
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -20,7 +20,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from kavip.api.address import MOST_READ, Address
 from kavip.api.refusal import Refusal
 from kavip.errors import UnsafeValue
-from kavip.memo import KEEPS_NOTHING, Change, Memory, index_of
+from kavip.memo import KEEPS_NOTHING, Change, Memory, common_begin, index_of
 from kavip.names import Reason
 from kavip.vrrp.compact import MOST_EXPANDED, encode
 from kavip.vrrp.instances import Instance, Model
@@ -169,12 +169,35 @@ def render(model: Model, target: Target = PLAIN, *, memory: Memory = KEEPS_NOTHI
     Raises :class:`UnsafeValue` for a value that the text cannot hold. Only objects that bypassed every check have one.
     """
     blocks = [(each.name, memory.last(_block, (each.name, bool(each.added)), each, memory)) for each in model.instances]
-    parts = [("", _HEAD.render(model=model, track_dir=TRACK_DIR)), *blocks]
-    text = "".join([part for _, part in parts])
+    parts = [("", memory.same("head", _HEAD.render(model=model, track_dir=TRACK_DIR))), *blocks]
+    lines = [part for _, part in parts]
+    text = "".join(lines)
     content = encode(parts, memory) if _is_compact(model, text, target) else ""
-    config_hash = hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH]
-    found = Config(text, config_hash, content or text, target, _is_packed(content or text, target))
+    found = Config(text, _hash_of(lines, memory), content or text, target, _is_packed(content or text, target))
+    if found.is_packed:
+        pack(found.content, memory)  # kept there
     return replace(found, oversized=_oversized(model, found)) if found.excess > 1 else found
+
+
+@dataclass(slots=True)
+class _LastHash:
+    """The *parts* of the text that was hashed last, and its SHA-256 up to the end of each."""
+
+    parts: list[str] = field(default_factory=list)
+    hashes: list["hashlib._Hash"] = field(default_factory=list)
+
+
+def _hash_of(parts: Sequence[str], memory: Memory) -> str:
+    """The hash of the text in *parts*: the last one, continued from the first part that is another object now."""
+    last = memory.state(_LastHash)
+    same = common_begin(parts, last.parts)
+    del last.parts[same:], last.hashes[same:]
+    found = last.hashes[-1].copy() if same else hashlib.sha256()
+    for part in parts[same:]:
+        found.update(part.encode())
+        last.parts.append(part)
+        last.hashes.append(found.copy())
+    return found.hexdigest()[:HASH_LENGTH]
 
 
 def _is_compact(model: Model, text: str, target: Target) -> bool:

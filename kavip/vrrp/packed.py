@@ -13,10 +13,13 @@ for byte: hashes, and what keepalived reads, do not depend on the notation.
 import base64
 import binascii
 import gzip
+import struct
 import zlib
-from functools import lru_cache
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from kavip.memo import KEEPS_NOTHING, Memory, Recent, recent
 from kavip.vrrp import compact
 from kavip.vrrp.compact import Unreadable
 
@@ -28,13 +31,89 @@ MOST_UNPACKED: Final = 2_000_000
 
 _FASTEST: Final = 1  # 2 ms for 20,000 VIPs; the smallest takes 35 ms and saves a sixth
 _GZIP: Final = 31  # zlib's wbits for a gzip header and no other
+_DEFLATE: Final = -15  # for none
 
 
-@lru_cache(maxsize=8)  # the text that a group has now, and the next one: a plan packs each of them again
-def pack(text: str) -> str:
-    """*text* in the notation: the same bytes for the same text and version of zlib."""
-    content = gzip.compress(text.encode(), _FASTEST, mtime=0)
-    return f"{MARKER}{base64.encodebytes(content).decode()}"
+_PART: Final = 1 << 15
+"""Characters from which on a part ends with an instance. Shorter parts need more bytes, longer ones more time."""
+_NEXT: Final = "\nvrrp_instance "
+_HEADER: Final = bytes([0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 4, 255])  # of a gzip: without name and time, fastest, any system
+_LAST: Final = bytes([3, 0])  # the last block of deflate, which is empty
+_LINE: Final = 76  # characters of a line of base64 (RFC 2045)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """
+    A part of a text: *text*, *deflated*; *size* is its bytes in UTF-8.
+
+    *crc* is that of all parts up to its end, *before* that of the parts before it.
+    """
+
+    text: str
+    deflated: bytes
+    size: int
+    before: int
+    crc: int
+
+    def is_at(self, text: str, begin: int) -> bool:
+        """Whether it is the part of *text* from *begin* on."""
+        end = begin + len(self.text)
+        if not text.startswith(self.text, begin):
+            return False
+        return end == len(text) or (len(self.text) > _PART and text.startswith(_NEXT, end - 1))
+
+
+@dataclass(slots=True)
+class _LastParts:
+    """The *parts* of the text that was packed last, by their first characters."""
+
+    parts: Mapping[str, _Part] = field(default_factory=dict)
+
+
+_PACKED: Final = Recent[str](8)  # the text that a group has now, and the next one: a plan packs each of them again
+_UNPACKED: Final = Recent[str](8)
+
+
+def pack(text: str, memory: Memory = KEEPS_NOTHING) -> str:
+    """
+    *text* in the notation: the same bytes for the same text and version of zlib.
+
+    Only the parts that the last text did not have are compressed.
+    """
+    if (packed := _PACKED.get(text)) is None:
+        encoded = binascii.b2a_base64(_gzip(text, memory), newline=False).decode()
+        lines = [encoded[begin : begin + _LINE] for begin in range(0, len(encoded), _LINE)]
+        packed = _PACKED.keep(text, "\n".join([MARKER.rstrip(), *lines, ""]))
+        _UNPACKED.keep(packed, text)  # it comes back from the API server
+    return packed
+
+
+def _gzip(text: str, memory: Memory) -> bytes:
+    """The gzip of *text* (RFC 1952): no part refers to another one (RFC 1951), so they can follow one another."""
+    last = memory.state(_LastParts)
+    found, place, crc = dict[str, _Part](), 0, 0
+    deflated = list[bytes]()
+    size = 0
+    while place < len(text):
+        name = text[place : text.find("\n", place) + 1]
+        part = _part(text, place, crc, last.parts.get(name))
+        found[name] = part
+        deflated.append(part.deflated)
+        place, crc, size = place + len(part.text), part.crc, size + part.size
+    last.parts = found
+    return b"".join([_HEADER, *deflated, _LAST, struct.pack("<LL", crc, size)])
+
+
+def _part(text: str, begin: int, crc: int, last: _Part | None) -> _Part:
+    """The part of *text* from *begin* on, after parts with this *crc*; mostly it is the *last* one of that name."""
+    if last is not None and last.is_at(text, begin):
+        return last if last.before == crc else replace(last, before=crc, crc=zlib.crc32(last.text.encode(), crc))
+    part = text[begin : text.find(_NEXT, begin + _PART) + 1 or len(text)]
+    content = part.encode()
+    deflate = zlib.compressobj(_FASTEST, wbits=_DEFLATE)
+    deflated = deflate.compress(content) + deflate.flush(zlib.Z_FULL_FLUSH)
+    return _Part(part, deflated, len(content), crc, zlib.crc32(content, crc))
 
 
 def compressed(text: str) -> bytes:
@@ -76,16 +155,15 @@ def is_packed(text: str) -> bool:
 
 def unpacked(text: str) -> str:
     """*text* unpacked; it is returned as it is if it is not in the notation, or cannot be read."""
-    return _unpacked(text) if is_packed(text) else text  # no cache has to hash a text in full
+    if not is_packed(text):
+        return text
+    if (content := _UNPACKED.get(text)) is None:
+        found = unpack(text)
+        content = _UNPACKED.keep(text, text if isinstance(found, Unreadable) else found)
+    return content
 
 
-@lru_cache(maxsize=8)
-def _unpacked(text: str) -> str:
-    found = unpack(text)
-    return text if isinstance(found, Unreadable) else found
-
-
-@lru_cache(maxsize=2)  # an agent reads the same text again and again
+@recent(most=2)  # an agent reads the same text again and again
 def expand(text: str) -> str | Unreadable:
     """*text* in full, whichever notations it is in."""
     found = unpack(text)

@@ -1,6 +1,7 @@
 """The text of ``keepalived.conf``."""
 
 import dataclasses
+import hashlib
 import re
 from types import SimpleNamespace
 from typing import Any
@@ -11,11 +12,13 @@ from hypothesis import strategies as st
 
 from kavip.api.address import parse_address
 from kavip.errors import UnsafeValue
+from kavip.memo import Memory
 from kavip.names import Reason
 from kavip.vrrp.config import guard, render
 from kavip.vrrp.grammar import Line
 from kavip.vrrp.instances import Model
 from tests.support import build
+from tests.support.examples import examples
 from tests.vrrp.samples import GOLDEN, NEW, SAMPLES, annotated, conf, model, nodes
 
 # The forms of lines; a configuration has no others.
@@ -65,6 +68,17 @@ def test_the_hash_depends_on_the_text_only() -> None:
     other = render(model(group, [annotated("a/web", "192.0.2.2")], peers))
     assert first.hash == again.hash != other.hash
     assert re.fullmatch("[0-9a-f]{16}", first.hash)
+
+
+@examples(50)
+@given(st.lists(st.sets(st.integers(130, 137)), min_size=2, max_size=6))
+def test_it_is_that_of_the_whole_text(turns: list[set[int]]) -> None:
+    """Agents hash the text that they get; the controller continues from the text before."""
+    memory, group, peers = Memory(), build.group(**NEW), nodes(3)
+    for numbers in turns:
+        services = [annotated(f"a/s{number}", f"192.0.2.{number}") for number in sorted(numbers)]
+        found = render(model(group, services, peers), memory=memory)
+        assert found.hash == hashlib.sha256(found.text.encode()).hexdigest()[:16]
 
 
 def test_a_new_service_changes_no_other_instance() -> None:

@@ -3,20 +3,37 @@
 import base64
 import gzip
 import subprocess
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kavip.memo import Memory, Recent
 from kavip.vrrp import packed
 from kavip.vrrp.compact import Unreadable
 from kavip.vrrp.config import LONG, Notations, Target, Use, render
 from kavip.vrrp.packed import MARKER, MOST_UNPACKED, expand, in_full, is_packed, pack, unpack, unpacked
 from tests.support import build
+from tests.support.examples import examples
 from tests.vrrp.samples import NEW, annotated, model, nodes, shared
 
 PACKED = Target(notations=Notations(packed=Use.IF_LARGE))
 TEXT = "vrrp_instance group/0 {\n    state BACKUP\n}\n"
+
+
+PARTS = ("vrrp_instance a {\n", "vrrp_instance b {\n", "    state BACKUP\n", "}\n", "\n", "vrrp_", "\u00e9")
+
+
+@contextmanager
+def forgotten() -> Iterator[None]:
+    """No text has been packed or unpacked before."""
+    with pytest.MonkeyPatch.context() as patch:
+        for cache in ("_PACKED", "_UNPACKED"):
+            patch.setattr(packed, cache, Recent[str](1))
+        yield
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
@@ -26,9 +43,44 @@ def test_a_text_is_read_back(text: str) -> None:
     assert is_packed(short)
     assert short.isascii()
     assert unpack(short) == unpacked(short) == text
-    pack.cache_clear()
-    assert pack(text) == short
+    with forgotten():
+        assert pack(text) == short
     assert unpack(f"#{text}") == unpacked(f"#{text}") == f"#{text}"
+
+
+@examples(200)
+@given(st.lists(st.lists(st.sampled_from(PARTS), max_size=12).map("".join), min_size=2, max_size=5), st.integers(1, 40))
+def test_the_text_before_changes_no_byte(texts: Sequence[str], size: int) -> None:
+    """Wherever a part ends, and with whatever follows it."""
+    memory = Memory()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packed, "_PART", size)
+        for text in texts:
+            with forgotten():
+                after = pack(text, memory)
+            with forgotten():
+                assert pack(text) == after
+            assert unpack(after) == text
+            assert gzip.decompress(base64.b64decode(after.removeprefix(MARKER))).decode() == text
+
+
+def test_only_the_part_that_differs_is_compressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A VIP more or less among thousands."""
+    memory, calls, deflate = Memory(), list[int](), zlib.compressobj
+
+    def compressobj(level: int, *, wbits: int) -> object:
+        calls.append(level)
+        return deflate(level, wbits=wbits)
+
+    monkeypatch.setattr(zlib, "compressobj", compressobj)
+    many = [annotated(f"a/s{n:03}", *(f"198.18.{n}.{k}" for k in range(32))) for n in range(200)]
+    group, peers, found = build.group(**NEW, instances=shared(4)), nodes(2), list[int]()
+    for some in (many, many[1:], many):
+        text = render(model(group, some, peers)).text
+        with forgotten():
+            pack(text, memory)
+        found.append(len(calls))
+    assert found == [4, 5, 6]
 
 
 def test_the_first_line_says_how_to_read_it() -> None:
