@@ -2,12 +2,13 @@
 Sets of addresses as few spans, ``first-last`` or one address: what ``agent.json`` says about thousands of VIPs.
 
 A set is described within a larger one: a span has no other address *of the larger set* in it. VIPs come from ranges, so
-a span holds hundreds of them.
+a span holds hundreds of them. The larger set is given in sorted parts, one for each instance: a change of few addresses
+then costs a few searches, and not an order of all.
 """
 
-from bisect import bisect_right
-from collections.abc import Collection, Iterable
-from itertools import pairwise
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, pairwise
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -17,6 +18,9 @@ MOST: Final = 128
 """Spans of one set in ``agent.json``: at most 12 KB of a ConfigMap."""
 
 _FIRST: Final = itemgetter(0)
+
+Parts = Sequence[Sequence[Address]]
+"""Addresses in parts, each of them sorted."""
 
 
 class Span(NamedTuple):
@@ -70,21 +74,48 @@ class AddressSpans:
         return tuple(map(str, self.spans))
 
 
-def spans_of(addresses: Collection[Address], *, among: Iterable[Address]) -> AddressSpans:
+def spans_of(addresses: Iterable[Address], *, among: Parts) -> AddressSpans:
     """The spans of *addresses*, which are part of *among*; no span holds another address of *among*."""
-    if len(addresses) == 1:
-        return AddressSpans(Span(each, each) for each in addresses)  # usual, and needs no order of thousands
-    found: list[Span] = []
-    is_open = False
-    for address in sorted({*among, *addresses}) if addresses else ():
-        if address not in addresses:
-            is_open = False
-        elif is_open and found[-1].last.family == address.family:
-            found[-1] = Span(found[-1].first, address)
+    return joined([Span(each, each) for each in sorted(set(addresses))], among=among)
+
+
+def joined(spans: Sequence[Span], *, among: Parts) -> AddressSpans:
+    """*spans*, which are sorted, as fewer ones: two become one if no address of *among* lies between them."""
+    parts, found = _merged(among, len(spans)), list[Span]()
+    for each in spans:
+        before = found[-1] if found else None
+        if before and before.last.family == each.first.family and not _is_between(before.last, each.first, parts):
+            found[-1] = Span(before.first, max(before.last, each.last))
         else:
-            found.append(Span(address, address))
-            is_open = True
+            found.append(each)
     return AddressSpans(found)
+
+
+def held_by(spans: AddressSpans, *, among: Parts) -> Iterator[Address]:
+    """The addresses of *among* in *spans*."""
+    parts = _merged(among, len(spans.spans))
+    for first, last in spans.spans:
+        for part in parts:
+            yield from part[bisect_left(part, first) : bisect_right(part, last)]
+
+
+def narrowed(spans: Iterable[Span], addresses: Sequence[Address]) -> Iterator[Span]:
+    """Each of *spans* from the first to the last of the sorted *addresses* in it; those without one are left out."""
+    for each in spans:
+        first, end = bisect_left(addresses, each.first), bisect_right(addresses, each.last)
+        if first < end:
+            yield Span(addresses[first], addresses[end - 1])
+
+
+def _is_between(one: Address, other: Address, parts: Parts) -> bool:
+    """Whether an address of *parts* lies between *one* and *other*."""
+    return any(bisect_right(part, one) < bisect_left(part, other) for part in parts)
+
+
+def _merged(parts: Parts, times: int) -> Parts:
+    """*parts* as they are, or as one part if that is faster for so many searches in each of them."""
+    is_faster = times * len(parts) > sum(map(len, parts))
+    return (sorted(chain.from_iterable(parts)),) if is_faster else parts
 
 
 def runs_of(addresses: Iterable[Address]) -> AddressSpans:

@@ -69,8 +69,10 @@ def _addresses(lines: Iterable[VirtualIP | None]) -> frozenset[Address]:
 
 
 def _read(text: str) -> Lines:
-    lines = text.removesuffix("\n").split("\n") if text else ()
-    return tuple(_vip(each) if len(each) <= _LONGEST else None for each in lines)  # others must not fill the cache
+    lines = text.removesuffix("\n").split("\n") if text else []
+    if max(map(len, lines), default=0) > _LONGEST:
+        lines = [each if len(each) <= _LONGEST else "" for each in lines]  # others must not fill the cache
+    return tuple(map(_vip, lines))
 
 
 @lru_cache(maxsize=MOST_READ)  # most are in the next text, too

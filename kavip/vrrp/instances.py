@@ -110,6 +110,12 @@ class Instance:
         return virtualips.addresses_of(self.virtual_ips)
 
     @cached_property
+    def ordered(self) -> tuple[Address, ...]:
+        """The same, sorted."""
+        found = map(virtualips.ADDRESS, self.virtual_ips)
+        return tuple(found if self.has_own_anchor else sorted(found))
+
+    @cached_property
     def interfaces(self) -> frozenset[str]:
         """The interfaces of all its addresses."""
         return virtualips.interfaces_of(self.addresses)

@@ -22,7 +22,7 @@ ANCHOR_IPV6: Final = 0xFE80 << 112 | 0x6B61 << 16
 
 _ANCHORS: Final = {4: range(ANCHOR_IPV4, ANCHOR_IPV4 + (1 << 8)), 6: range(ANCHOR_IPV6, ANCHOR_IPV6 + (1 << 16))}
 _SHORTEST_PREFIX: Final = {4: 8, 6: 16}
-_ADDRESS: Final = attrgetter("address")
+ADDRESS: Final = attrgetter("address")
 _VALUE: Final = attrgetter("address.value")
 _INTERFACE: Final = attrgetter("interface")
 _SHAPE: Final = "want an address, with or without a prefix length, such as 192.0.2.10/24 or 2001:db8::10"
@@ -72,7 +72,7 @@ def interfaces_of(vips: Iterable[VirtualIP]) -> frozenset[str]:
 
 def addresses_of(vips: Iterable[VirtualIP]) -> frozenset[Address]:
     """The addresses of *vips*."""
-    return frozenset(map(_ADDRESS, vips))
+    return frozenset(map(ADDRESS, vips))
 
 
 def parse_virtual_ip(text: str, field: str, *, interface: str) -> VirtualIP:

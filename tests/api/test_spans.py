@@ -1,21 +1,38 @@
 """Spans: sets of addresses in few words."""
 
+from itertools import chain, pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip.api.address import Address, parse_address
-from kavip.api.spans import AddressSpans, read_spans, runs_of, spans_of, widened
+from kavip.api.spans import AddressSpans, Span, held_by, joined, narrowed, read_spans, runs_of, spans_of, widened
 
 addresses = st.builds(Address, st.sampled_from([4, 6]), st.integers(1, 300))
 
 
-@given(st.sets(addresses), st.sets(addresses))
-def test_spans_hold_no_other_address_of_the_larger_set(chosen: set[Address], others: set[Address]) -> None:
-    """They survive being written and read; each holds addresses of one family."""
-    found = spans_of(chosen, among=others)
-    assert {each for each in chosen | others if each in found} == chosen
+@given(st.sets(addresses), st.lists(st.sets(addresses), max_size=4))
+def test_spans_hold_no_other_address_of_the_larger_set(chosen: set[Address], parts: list[set[Address]]) -> None:
+    """They survive being written and read; each holds addresses of one family, and there are as few as possible."""
+    among, every = [sorted(part) for part in parts], sorted(chosen.union(*parts))
+    found = spans_of(chosen, among=among)
+    assert [each for each in every if each in found] == sorted(chosen)
     assert read_spans(found.texts) == found
     assert all(each.first.family == each.last.family for each in found.spans)
+    for one, other in pairwise(found.spans):
+        between = every[every.index(one.last) + 1 : every.index(other.first)]
+        assert between or one.last.family != other.first.family
+    assert set(held_by(found, among=among)) == chosen.intersection(chain(*among))
+
+
+@given(st.lists(st.sets(addresses), max_size=4), st.lists(st.integers(1, 301), max_size=6, unique=True))
+def test_the_spans_of_ranges(parts: list[set[Address]], ends: list[int]) -> None:
+    """Joined, those of all parts are the spans of all addresses in the ranges."""
+    among = [sorted(part) for part in parts]
+    ranges = [Span(Address(4, first), Address(4, last - 1)) for first, last in pairwise(sorted(ends))][::2]
+    spans = sorted(chain.from_iterable(narrowed(ranges, part) for part in among))
+    inside = {each for each in chain(*among) if each in AddressSpans(ranges)}
+    assert joined(spans, among=among) == spans_of(inside, among=among)
 
 
 @given(st.sets(addresses))

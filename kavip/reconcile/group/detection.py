@@ -22,7 +22,7 @@ from kavip import names
 from kavip.api.address import Address
 from kavip.api.agentconfig import DetectionConfig, decode_config
 from kavip.api.group import KeepalivedGroup
-from kavip.api.spans import MOST, AddressSpans, read_spans, spans_of, widened
+from kavip.api.spans import MOST, AddressSpans, Parts, Span, held_by, joined, narrowed, read_spans, spans_of, widened
 from kavip.ipam.ranges import Range, find
 from kavip.memo import Memory
 from kavip.reconcile.group.configuration import GroupConfiguration
@@ -43,9 +43,6 @@ SHORTEN: Final = 60.0
 LONG: Final = 32
 """VIPs of a list that is not long: a node that starts asks for them at once, while it tests its configuration."""
 
-_FEW: Final = 256
-"""Addresses of a published list up to which each is looked up, instead of each VIP of the group."""
-
 _NOTHING: Final = DetectionConfig()
 
 
@@ -54,14 +51,15 @@ class Detection:
     """
     Address conflicts of one group.
 
-    *new*: the VIPs that no text had before. *vips*: all of its VIPs, *off*: those of switched-off pools. *published*:
-    what the ConfigMap says now; *listed*: its list of VIPs, *at* this time. *hardware*: what the nodes report;
-    *are_complete*: all of them do.
+    *new*: the VIPs that no text had before. *vips*: all of its VIPs, those of each instance sorted. *unprobed*: the
+    ranges of switched-off pools; *off*: the spans of VIPs in them. *published*: what the ConfigMap says now; *listed*:
+    its list of VIPs, *at* this time. *hardware*: what the nodes report; *are_complete*: all of them do.
     """
 
     new: frozenset[Address]
-    vips: tuple[frozenset[Address], ...]
-    off: frozenset[Address]
+    vips: Parts
+    unprobed: tuple[Range, ...]
+    off: tuple[Span, ...]
     published: DetectionConfig
     listed: PublishedList
     at: float
@@ -73,7 +71,7 @@ class Detection:
     def kept(self) -> DetectionConfig:
         """What is written if nothing else of the ConfigMap changes: as little as possible."""
         published, is_listed = self.published, self._listed.__contains__
-        new, contested = self.new - self.off, {each.address for each in self._claimed if each.is_held}
+        new, contested = self._probed(self.new), {each.address for each in self._claimed if each.is_held}
         is_right = not self._is_too_long and all(map(is_listed, new)) and not any(map(is_listed, contested))
         awaited = {each.hardware for each in self._claimed}.difference(published.hardware_addresses)
         return DetectionConfig(
@@ -88,7 +86,7 @@ class Detection:
     def fresh(self) -> DetectionConfig:
         """What is written with another change."""
         pending = _not_run(self._listed_vips, self.states) if self._listed else frozenset[Address]()
-        probe = spans_of((self.new | pending) - self.off, among=chain.from_iterable(self.vips))
+        probe = spans_of(self._probed(self.new | pending), among=self.vips)
         known = self.hardware if self.are_complete else (*self.hardware, *self.published.hardware_addresses)
         return DetectionConfig(
             probe=widened(probe, MOST).texts,
@@ -116,14 +114,15 @@ class Detection:
     @cached_property
     def _listed_vips(self) -> frozenset[Address]:
         """The VIPs that the published list has: mostly one or two of thousands."""
-        few = self._listed.addresses(most=_FEW)
-        if few is not None:
-            return frozenset(each for each in few if any(each in some for some in self.vips))
-        return frozenset(filter(self._listed.__contains__, chain.from_iterable(self.vips)))
+        return frozenset(held_by(self._listed, among=self.vips))
+
+    def _probed(self, vips: Iterable[Address]) -> list[Address]:
+        """*vips* without those of switched-off pools."""
+        return [each for each in vips if not find(self.unprobed, each)]
 
     @cached_property
     def _off(self) -> tuple[str, ...]:
-        return spans_of(self.off, among=chain.from_iterable(self.vips)).texts[:MOST]
+        return joined(self.off, among=self.vips).texts[:MOST]
 
     @cached_property
     def _listed(self) -> AddressSpans:
@@ -156,12 +155,13 @@ def detection_of(
     instances = {each.name: each for model in models if model for each in model.instances}
     candidates, published = _candidates(instances, existing, memory), published_detection(existing)
     unprobed = snapshot.parsed_pools.unprobed
-    off = [memory.last(_off, each.name, each.carried, unprobed) for each in instances.values() if unprobed]
+    off = [memory.last(_off, each.name, each.ordered, unprobed) for each in instances.values() if unprobed]
     others = [group.key, *sorted(agents.states.keys() - {group.key})]
     return Detection(
         new=_not_run(candidates, states),
-        vips=tuple(each.carried for each in instances.values()),
-        off=frozenset[Address]().union(*off),
+        vips=tuple(each.ordered for each in instances.values()),
+        unprobed=unprobed,
+        off=tuple(sorted(chain.from_iterable(off))),
         published=published,
         listed=listed.after(published.probe, at=agents.at),
         at=agents.at,
@@ -205,9 +205,10 @@ def _missing(wanted: frozenset[Address], running: tuple[RunningInstance | None, 
     return wanted.difference(*(each.carried for each in running if each))
 
 
-def _off(vips: frozenset[Address], unprobed: Sequence[Range]) -> frozenset[Address]:
-    """Those of *vips* that are in the ranges *unprobed*."""
-    return frozenset(each for each in vips if find(unprobed, each))
+def _off(vips: Sequence[Address], unprobed: Sequence[Range]) -> tuple[Span, ...]:
+    """The spans of *vips* in the ranges *unprobed*."""
+    spans = (Span(Address(family, first), Address(family, last)) for family, first, last in unprobed)
+    return tuple(narrowed(spans, vips))
 
 
 def _nodes(existing: Existing) -> set[str]:
