@@ -23,6 +23,7 @@ from kavip.reconcile.plan import Apply, Json, Key, KeyKind, Plan, StatusPatch, W
 from kavip.reconcile.pool import plan_pool
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Snapshot
+from kavip.vrrp.packed import in_full
 from kavip.vrrp.running import running_instances
 
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
@@ -133,7 +134,7 @@ def seen(snapshot: Snapshot, objects: OwnedObjects) -> AgentStates:
 def _states(snapshot: Snapshot, group: KeepalivedGroup, configmap: ConfigMap) -> dict[str, NodeState]:
     """The states by node of the agents of *group*, which run the text in *configmap*."""
     nodes = [node.metadata.name for node in snapshot.group_nodes(group)]
-    running = running_instances((configmap.data or {})[names.CONFIG_KEY])
+    running = running_instances(in_full((configmap.data or {})[names.CONFIG_KEY]))
     where = {name: nodes[index % len(nodes)] for index, name in enumerate(sorted(running))}
     at = {vip.address: name for name, run in running.items() for vip in run.virtual_ips}
     runs = frozenset(at)  # the prober shares it between nodes, too
@@ -149,6 +150,8 @@ def _states(snapshot: Snapshot, group: KeepalivedGroup, configmap: ConfigMap) ->
                 )
                 for name, run in sorted(running.items())
             ),
+            reads_compact=True,
+            reads_packed=True,
         )
         for node in nodes
     }
