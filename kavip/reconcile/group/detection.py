@@ -11,7 +11,7 @@ after a restart of all agents that it was announced before. And hardware address
 for them: it hears a machine of which only the controller knows that it is a node.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -116,9 +116,9 @@ class Detection:
         """The VIPs that the published list has: mostly one or two of thousands."""
         return frozenset(held_by(self._listed, among=self.vips))
 
-    def _probed(self, vips: Iterable[Address]) -> list[Address]:
+    def _probed(self, vips: Collection[Address]) -> Collection[Address]:
         """*vips* without those of switched-off pools."""
-        return [each for each in vips if not find(self.unprobed, each)]
+        return [each for each in vips if not find(self.unprobed, each)] if self.unprobed else vips
 
     @cached_property
     def _off(self) -> tuple[str, ...]:
