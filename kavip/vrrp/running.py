@@ -217,18 +217,23 @@ def running_nodes(text: str) -> RunningNodes:
 
     All instances of a family have the same nodes, so only the first instance of each family is read.
     """
+    return _nodes(text[: max(0, text.find(_OPEN))] + "".join(_first_blocks(text)))
+
+
+@recent(most=4)  # most changes are in the lists of VIPs
+def _nodes(text: str) -> RunningNodes:
+    """The nodes in *text*: the head and the first instances."""
     listed: set[str] = set()
     sources: set[tuple[str, Address]] = set()
     accepted: set[tuple[str, Address]] = set()
-    for block in _first_blocks(text):
-        for match in _NODE.finditer(block):
-            if match["listed"]:
-                listed.add(match["listed"])
-            elif match["source"] and (address := read_address(match["own"])):
-                sources.add((match["source"], address))
-            elif match["peer"] and (address := read_address(match["accepted"])):
-                accepted.add((match["peer"], address))
     head = max(0, text.find(_OPEN))
+    for match in _NODE.finditer(text, head):
+        if match["listed"]:
+            listed.add(match["listed"])
+        elif match["source"] and (address := read_address(match["own"])):
+            sources.add((match["source"], address))
+        elif match["peer"] and (address := read_address(match["accepted"])):
+            accepted.add((match["peer"], address))
     dead, spread = (frozenset(each.findall(text, 0, head)) for each in (_DEAD, _SPREAD))
     drained = MappingProxyType({node: int(turn or 1) for node, turn in _DRAINED.findall(text, 0, head)})
     homes = MappingProxyType(dict(_HOME.findall(text, 0, head)))

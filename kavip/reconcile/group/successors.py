@@ -7,11 +7,8 @@ moves once, and stays there when the drained node returns.
 """
 
 from collections.abc import Collection, Mapping
-from typing import Final
 
-from kavip.reconcile.observed.agentstates import BACKUP, Contact, NodeState, masters_by_instance
-
-_NO_CONTACT: Final = Contact()
+from kavip.reconcile.observed.agentstates import BACKUP, NO_CONTACT, Contact, NodeState, masters_by_instance
 
 
 def candidates_of(
@@ -28,7 +25,7 @@ def candidates_of(
     held = {name for name, nodes in masters.items() if len(nodes) == 1 and nodes <= set(drained)}
     found: dict[str, set[str]] = {}
     for node, state in states.items():
-        if node in drained or contacts.get(node, _NO_CONTACT).is_silent:
+        if node in drained or contacts.get(node, NO_CONTACT).is_silent:
             continue
         for each in state.instances:
             if each.name in held and each.state == BACKUP:

@@ -7,6 +7,7 @@ The prober makes these values, decisions read them.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from math import inf
 from types import MappingProxyType
 from typing import Final
@@ -88,7 +89,7 @@ class ClaimedAddress:
     is_held: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class NodeState:
     """
     The last answer of one node's agent.
@@ -133,6 +134,11 @@ class NodeState:
         """The messages of all notes."""
         return SEPARATOR.join(each.message for each in self.notes)
 
+    @cached_property
+    def leads(self) -> tuple[str, ...]:
+        """The instances of which it is master."""
+        return tuple(each.name for each in self.instances if each.state == MASTER)
+
     @property
     def fails_to_route(self) -> bool:
         """Whether it reports that it cannot route replies, except those of the pools that are *routed*."""
@@ -153,6 +159,7 @@ class Contact:
     is_silent: bool = False
 
 
+NO_CONTACT: Final = Contact()
 NO_STATES: Mapping[str, NodeState] = MappingProxyType({})
 NO_CONTACTS: Mapping[str, Contact] = MappingProxyType({})
 
@@ -205,7 +212,6 @@ def masters_by_instance(states: Mapping[str, NodeState]) -> Mapping[str, set[str
     """The nodes that report in *states* that they are master, by instance."""
     found: dict[str, set[str]] = {}
     for node, state in states.items():
-        for each in state.instances:
-            if each.state == MASTER:
-                found.setdefault(each.name, set()).add(node)
+        for name in state.leads:
+            found.setdefault(name, set()).add(node)
     return found

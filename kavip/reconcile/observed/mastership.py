@@ -19,7 +19,15 @@ from typing import Final
 from kavip.api.address import Address
 from kavip.api.group import GroupSpec, KeepalivedGroup
 from kavip.names import Reason
-from kavip.reconcile.observed.agentstates import BACKUP, FAULT, AgentStates, Contact, NodeState, masters_by_instance
+from kavip.reconcile.observed.agentstates import (
+    BACKUP,
+    FAULT,
+    NO_CONTACT,
+    AgentStates,
+    Contact,
+    NodeState,
+    masters_by_instance,
+)
 from kavip.reconcile.observed.strangers import Stranger, have_all_reported, strangers_in
 from kavip.vrrp.timing import SECOND, timing_of
 
@@ -101,6 +109,15 @@ class Mastership:
 
     def master_of(self, subject: VipOrInstance) -> MasterState:
         """The masters of *subject*."""
+        if subject not in self._found:  # a plan asks twice for each instance
+            self._found[subject] = self._master_of(subject)
+        return self._found[subject]
+
+    @cached_property
+    def _found(self) -> dict[VipOrInstance, MasterState]:
+        return {}
+
+    def _master_of(self, subject: VipOrInstance) -> MasterState:
         every = [self._claim(node, subject) for node in self._masters(subject)]
         claims = [each for each in every if not each.is_silent] or every
         if not claims:
@@ -173,7 +190,7 @@ class Mastership:
         return [node for node, masters in self._holders if subject in masters]
 
     def _claim(self, node: str, subject: VipOrInstance) -> MasterClaim:
-        contact = self.contacts.get(node, Contact())
+        contact = self.contacts.get(node, NO_CONTACT)
         instance = subject if isinstance(subject, str) else self.states[node].instance_of.get(subject, "")
         return MasterClaim(contact.since.get(instance, 0.0), contact.last, node, contact.is_silent)
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from kavip.api.cluster import Node
 from kavip.api.instant import read_instant
-from kavip.reconcile.observed.agentstates import AgentStates, Contact, NodeState
+from kavip.reconcile.observed.agentstates import NO_CONTACT, AgentStates, Contact, NodeState
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.rollout.configmap import Revision
 
@@ -39,7 +39,7 @@ def new_password_since(group: str, agents: AgentStates) -> datetime | None:
     Nodes that are silent now do not count: they may have answered before the last switch.
     """
     contacts = agents.contacts_of(group)
-    states = [state for node, state in agents.states_of(group).items() if not contacts.get(node, Contact()).is_silent]
+    states = [state for node, state in agents.states_of(group).items() if not contacts.get(node, NO_CONTACT).is_silent]
     return min((found for state in states if (found := read_instant(state.new_password))), default=None)
 
 
