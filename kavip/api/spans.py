@@ -7,7 +7,7 @@ then costs a few searches, and not an order of all.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -18,6 +18,7 @@ MOST: Final = 128
 """Spans of one set in ``agent.json``: at most 12 KB of a ConfigMap."""
 
 _FIRST: Final = itemgetter(0)
+_SEARCH: Final = 8  # addresses that are sorted in the time of one search
 
 Parts = Sequence[Sequence[Address]]
 """Addresses in parts, each of them sorted."""
@@ -81,10 +82,10 @@ def spans_of(addresses: Iterable[Address], *, among: Parts) -> AddressSpans:
 
 def joined(spans: Sequence[Span], *, among: Parts) -> AddressSpans:
     """*spans*, which are sorted, as fewer ones: two become one if no address of *among* lies between them."""
-    parts, found = _merged(among, len(spans)), list[Span]()
+    is_between, found = _searching(among) if _are_few(spans, among) else _walking(among), list[Span]()
     for each in spans:
         before = found[-1] if found else None
-        if before and before.last.family == each.first.family and not _is_between(before.last, each.first, parts):
+        if before and before.last.family == each.first.family and not is_between(before.last, each.first):
             found[-1] = Span(before.first, max(before.last, each.last))
         else:
             found.append(each)
@@ -93,29 +94,47 @@ def joined(spans: Sequence[Span], *, among: Parts) -> AddressSpans:
 
 def held_by(spans: AddressSpans, *, among: Parts) -> Iterator[Address]:
     """The addresses of *among* in *spans*."""
-    parts = _merged(among, len(spans.spans))
+    parts = among if _are_few(spans.spans, among) else (sorted(chain.from_iterable(among)),)
     for first, last in spans.spans:
         for part in parts:
             yield from part[bisect_left(part, first) : bisect_right(part, last)]
 
 
-def narrowed(spans: Iterable[Span], addresses: Sequence[Address]) -> Iterator[Span]:
+def narrowed(spans: AddressSpans, addresses: Sequence[Address]) -> Iterator[Span]:
     """Each of *spans* from the first to the last of the sorted *addresses* in it; those without one are left out."""
-    for each in spans:
-        first, end = bisect_left(addresses, each.first), bisect_right(addresses, each.last)
-        if first < end:
-            yield Span(addresses[first], addresses[end - 1])
+    at = 0
+    while at < len(addresses):
+        after = bisect_right(spans.spans, addresses[at], key=_FIRST)
+        if after and addresses[at] <= spans.spans[after - 1].last:
+            end = bisect_right(addresses, spans.spans[after - 1].last, at)
+            yield Span(addresses[at], addresses[end - 1])
+            at = end
+        else:
+            at = bisect_left(addresses, spans.spans[after].first, at) if after < len(spans.spans) else len(addresses)
 
 
-def _is_between(one: Address, other: Address, parts: Parts) -> bool:
-    """Whether an address of *parts* lies between *one* and *other*."""
-    return any(bisect_right(part, one) < bisect_left(part, other) for part in parts)
+def _are_few(spans: Sequence[Span], parts: Parts) -> bool:
+    """Whether a search in each of *parts* for each of *spans* takes less time than an order of all addresses."""
+    return len(spans) * len(parts) * _SEARCH <= sum(map(len, parts))
 
 
-def _merged(parts: Parts, times: int) -> Parts:
-    """*parts* as they are, or as one part if that is faster for so many searches in each of them."""
-    is_faster = times * len(parts) > sum(map(len, parts))
-    return (sorted(chain.from_iterable(parts)),) if is_faster else parts
+def _searching(parts: Parts) -> Callable[[Address, Address], bool]:
+    """Whether an address of *parts* lies between two: by searches."""
+    return lambda one, other: any(bisect_right(part, one) < bisect_left(part, other) for part in parts)
+
+
+def _walking(parts: Parts) -> Callable[[Address, Address], bool]:
+    """The same for pairs of addresses that come in their order: all of *parts* are passed once."""
+    ordered = iter(sorted(chain.from_iterable(parts)))
+    ahead = next(ordered, None)
+
+    def is_between(one: Address, other: Address) -> bool:
+        nonlocal ahead
+        while ahead is not None and ahead <= one:
+            ahead = next(ordered, None)
+        return ahead is not None and ahead < other
+
+    return is_between
 
 
 def runs_of(addresses: Iterable[Address]) -> AddressSpans:

@@ -175,7 +175,7 @@ def render(model: Model, target: Target = PLAIN, *, memory: Memory = KEEPS_NOTHI
     content = encode(parts, memory) if _is_compact(model, text, target) else ""
     found = Config(text, _hash_of(lines, memory), content or text, target, _is_packed(content or text, target))
     if found.is_packed:
-        pack(found.content, memory)  # kept there
+        pack(found.content, memory)  # all who pack this text now get this result
     return replace(found, oversized=_oversized(model, found)) if found.excess > 1 else found
 
 

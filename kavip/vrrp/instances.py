@@ -112,8 +112,7 @@ class Instance:
     @cached_property
     def ordered(self) -> tuple[Address, ...]:
         """The same, sorted."""
-        found = map(virtualips.ADDRESS, self.virtual_ips)
-        return tuple(found if self.has_own_anchor else sorted(found))
+        return tuple(sorted(map(virtualips.ADDRESS, self.virtual_ips)))
 
     @cached_property
     def interfaces(self) -> frozenset[str]:

@@ -6,7 +6,8 @@ which the API server, etcd and every kubelet get again with each change. Packed 
 bench.render``), and a ConfigMap holds twice as many VIPs as a compact one. A text is packed only where it is long,
 because people read shorter ones with ``kubectl``. The first line of a packed text says how to read the rest.
 
-The gzip has parts that do not refer to each other, so that after a change of one VIP one part is compressed again.
+The gzip has parts that do not refer to each other, so that after a change of one VIP mostly one part is compressed
+again.
 
 What is packed may be in the compact notation (:mod:`kavip.vrrp.compact`). Agents read both before anything else, byte
 for byte: hashes, and what keepalived reads, do not depend on the notation.
@@ -46,30 +47,35 @@ _LINE: Final = 76  # characters of a line of base64 (RFC 2045)
 @dataclass(frozen=True, slots=True)
 class _Part:
     """
-    A part of a text: *text*, *deflated*; *size* is its bytes in UTF-8.
+    A part of a text, from *begin* to *end*, *deflated*; *size* is its bytes in UTF-8.
 
     *crc* is that of all parts up to its end, *before* that of the parts before it.
     """
 
-    text: str
+    begin: int
+    end: int
     deflated: bytes
     size: int
     before: int
     crc: int
 
-    def is_at(self, text: str, begin: int) -> bool:
-        """Whether it is the part of *text* from *begin* on."""
-        end = begin + len(self.text)
-        if not text.startswith(self.text, begin):
-            return False
-        return end == len(text) or (len(self.text) > _PART and text.startswith(_NEXT, end - 1))
-
 
 @dataclass(slots=True)
-class _LastParts:
-    """The *parts* of the text that was packed last, by their first lines."""
+class _LastText:
+    """The *text* that was packed last, and its *parts* by their first lines."""
 
+    text: str = ""
     parts: Mapping[str, _Part] = field(default_factory=dict)
+
+    def part_at(self, text: str, begin: int) -> _Part | None:
+        """The part of *text* from *begin* on, if this text has it too."""
+        part = self.parts.get(_first_line(text, begin))
+        if part is None or not text.startswith(self.text[part.begin : part.end], begin):
+            return None
+        length = part.end - part.begin
+        end = begin + length
+        is_whole = end == len(text) or (length > _PART and text.startswith(_NEXT, end - 1))
+        return replace(part, begin=begin, end=end) if is_whole else None
 
 
 _PACKED: Final = Recent[str](8)  # the text that a group has now, and the next one: a plan packs each of them again
@@ -80,7 +86,8 @@ def pack(text: str, memory: Memory = KEEPS_NOTHING) -> str:
     """
     *text* in the notation: the same bytes for the same text and version of zlib.
 
-    Only the parts that the last text did not have are compressed.
+    Only parts are compressed that the text before did not have. *memory* keeps that one. The result is kept for all who
+    pack this text.
     """
     if (packed := _PACKED.get(text)) is None:
         encoded = binascii.b2a_base64(_gzip(text, memory), newline=False).decode()
@@ -92,29 +99,32 @@ def pack(text: str, memory: Memory = KEEPS_NOTHING) -> str:
 
 def _gzip(text: str, memory: Memory) -> bytes:
     """The gzip of *text* (RFC 1952): no part refers to another one (RFC 1951), so they can follow one another."""
-    last, found, place, crc = memory.state(_LastParts), list[_Part](), 0, 0
+    last, found, place, crc = memory.state(_LastText), list[_Part](), 0, 0
     while place < len(text):
-        part = _part(text, place, crc, last.parts.get(_first_line(text, place)))
-        found.append(part)
-        place, crc = place + len(part.text), part.crc
-    last.parts = {_first_line(each.text): each for each in found}
+        found.append(_part(text, place, crc, last))
+        place, crc = found[-1].end, found[-1].crc
+    last.text, last.parts = text, {_first_line(text, each.begin): each for each in found}
     end = struct.pack("<LL", crc, sum(each.size for each in found))
     return b"".join([_HEADER, *(each.deflated for each in found), _LAST, end])
 
 
-def _first_line(text: str, begin: int = 0) -> str:
+def _first_line(text: str, begin: int) -> str:
     return text[begin : text.find("\n", begin) + 1]
 
 
-def _part(text: str, begin: int, crc: int, last: _Part | None) -> _Part:
-    """The part of *text* from *begin* on, after parts with this *crc*; mostly it is the *last* one of that name."""
-    if last is not None and last.is_at(text, begin):
-        return last if last.before == crc else replace(last, before=crc, crc=zlib.crc32(last.text.encode(), crc))
-    part = text[begin : text.find(_NEXT, begin + _PART) + 1 or len(text)]
-    content = part.encode()
+def _part(text: str, begin: int, crc: int, last: _LastText) -> _Part:
+    """The part of *text* from *begin* on, after parts with this *crc*; mostly the *last* text has it."""
+    if (part := last.part_at(text, begin)) is not None:
+        return (
+            part
+            if part.before == crc
+            else replace(part, before=crc, crc=zlib.crc32(text[begin : part.end].encode(), crc))
+        )
+    end = text.find(_NEXT, begin + _PART) + 1 or len(text)
+    content = text[begin:end].encode()
     deflate = zlib.compressobj(_FASTEST, wbits=_DEFLATE)
     deflated = deflate.compress(content) + deflate.flush(zlib.Z_FULL_FLUSH)
-    return _Part(part, deflated, len(content), crc, zlib.crc32(content, crc))
+    return _Part(begin, end, deflated, len(content), crc, zlib.crc32(content, crc))
 
 
 def compressed(text: str) -> bytes:

@@ -210,7 +210,7 @@ class RunningNodes:
         return {key: frozenset(addresses) for key, addresses in found.items()}
 
 
-@recent(most=4)
+@recent(most=16)
 def running_nodes(text: str) -> RunningNodes:
     """
     The nodes that take part in *text*.
@@ -220,7 +220,7 @@ def running_nodes(text: str) -> RunningNodes:
     return _nodes(text[: max(0, text.find(_OPEN))] + "".join(_first_blocks(text)))
 
 
-@recent(most=4)  # most changes are in the lists of VIPs
+@recent(most=16)  # most changes are in the lists of VIPs
 def _nodes(text: str) -> RunningNodes:
     """The nodes in *text*: the head and the first instances."""
     listed: set[str] = set()

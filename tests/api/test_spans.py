@@ -2,9 +2,11 @@
 
 from itertools import chain, pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kavip.api import spans
 from kavip.api.address import Address, parse_address
 from kavip.api.spans import AddressSpans, Span, held_by, joined, narrowed, read_spans, runs_of, spans_of, widened
 
@@ -25,14 +27,44 @@ def test_spans_hold_no_other_address_of_the_larger_set(chosen: set[Address], par
     assert set(held_by(found, among=among)) == chosen.intersection(chain(*among))
 
 
+@given(st.sets(addresses), st.lists(st.sets(addresses), max_size=4), st.sampled_from([0, 1 << 20]))
+def test_a_search_and_a_walk_find_the_same(chosen: set[Address], parts: list[set[Address]], search: int) -> None:
+    """Which of the two is faster depends on the numbers."""
+    among, usual = [sorted(part) for part in parts], spans_of(chosen, among=[sorted(part) for part in parts])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spans, "_SEARCH", search)
+        found = spans_of(chosen, among=among)
+        assert found == usual
+        assert set(held_by(found, among=among)) == chosen.intersection(chain(*among))
+
+
+def test_few_searches_need_no_order_of_all() -> None:
+    """A few new VIPs among thousands, and few VIPs in thousands of ranges."""
+    comparisons = 0
+
+    class Counted(Address):
+        def __lt__(self, other: Address) -> bool:  # type: ignore[override]
+            nonlocal comparisons
+            comparisons += 1
+            return tuple(self) < tuple(other)
+
+    among = [[Counted(4, number) for number in range(part, 16_000, 16)] for part in range(16)]
+    spans_of([Address(4, 40), Address(4, 9_000)], among=among)
+    assert 0 < comparisons < 1_000
+    comparisons = 0
+    ranges = AddressSpans(Span(Address(4, first), Address(4, first + 2)) for first in range(0, 16_000, 4))
+    assert len(list(narrowed(ranges, [Counted(4, 5), Counted(4, 9_000)]))) == 2
+    assert 0 < comparisons < 1_000
+
+
 @given(st.lists(st.sets(addresses), max_size=4), st.lists(st.integers(1, 301), max_size=6, unique=True))
 def test_the_spans_of_ranges(parts: list[set[Address]], ends: list[int]) -> None:
     """Joined, those of all parts are the spans of all addresses in the ranges."""
     among = [sorted(part) for part in parts]
     ranges = [Span(Address(4, first), Address(4, last - 1)) for first, last in pairwise(sorted(ends))][::2]
-    spans = sorted(chain.from_iterable(narrowed(ranges, part) for part in among))
+    parted = sorted(chain.from_iterable(narrowed(AddressSpans(ranges), part) for part in among))
     inside = {each for each in chain(*among) if each in AddressSpans(ranges)}
-    assert joined(spans, among=among) == spans_of(inside, among=among)
+    assert joined(parted, among=among) == spans_of(inside, among=among)
 
 
 @given(st.sets(addresses))

@@ -61,6 +61,15 @@ def test_anchor_stays() -> None:
     assert [str(instance.anchor.address) for instance in moved.instances] == ["192.0.2.130"]
 
 
+def test_its_vips_are_ordered_whichever_is_advertised() -> None:
+    """The anchor may be any of them, where the nodes run it."""
+    group = build.group(**NEW)
+    before = config.render(model(group, [annotated("a/web", "192.0.2.150")], nodes(2)))
+    (found,) = model(group, [annotated("a/web", "192.0.2.130", "192.0.2.150")], nodes(2), before=before).instances
+    assert vips(found) == ["192.0.2.150", "192.0.2.130"]
+    assert found.ordered == tuple(map(parse_address, ("192.0.2.130", "192.0.2.150")))
+
+
 def test_spread() -> None:
     """With spreadvips each address has its own instance and VRID."""
     found = named(model(build.group(), [annotated("a/web", "192.0.2.1", "2001:db8::1", spread=True)], nodes(2)))

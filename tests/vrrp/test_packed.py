@@ -2,10 +2,13 @@
 
 import base64
 import gzip
+import hashlib
 import subprocess
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,6 +19,7 @@ from kavip.vrrp import packed
 from kavip.vrrp.compact import Unreadable
 from kavip.vrrp.config import LONG, Notations, Target, Use, render
 from kavip.vrrp.packed import MARKER, MOST_UNPACKED, expand, in_full, is_packed, pack, unpack, unpacked
+from kavip.vrrp.sharding import shard_of
 from tests.support import build
 from tests.support.examples import examples
 from tests.vrrp.samples import NEW, annotated, model, nodes, shared
@@ -24,7 +28,7 @@ PACKED = Target(notations=Notations(packed=Use.IF_LARGE))
 TEXT = "vrrp_instance group/0 {\n    state BACKUP\n}\n"
 
 
-PARTS = ("vrrp_instance a {\n", "vrrp_instance b {\n", "    state BACKUP\n", "}\n", "\n", "vrrp_", "\u00e9")
+LINES = ("vrrp_instance a {\n", "vrrp_instance b {\n", "    state BACKUP\n", "}\n", "\n", "vrrp_", "\u00e9")
 
 
 @contextmanager
@@ -49,38 +53,80 @@ def test_a_text_is_read_back(text: str) -> None:
 
 
 @examples(200)
-@given(st.lists(st.lists(st.sampled_from(PARTS), max_size=12).map("".join), min_size=2, max_size=5), st.integers(1, 40))
-def test_the_text_before_changes_no_byte(texts: Sequence[str], size: int) -> None:
-    """Wherever a part ends, and with whatever follows it."""
+@given(
+    st.lists(st.sampled_from(LINES), max_size=12),
+    st.lists(
+        st.tuples(st.integers(0, 14), st.integers(0, 3), st.lists(st.sampled_from(LINES), max_size=3)), max_size=5
+    ),
+    st.integers(1, 40),
+)
+def test_the_text_before_changes_no_byte(
+    lines: list[str], edits: Sequence[tuple[int, int, list[str]]], size: int
+) -> None:
+    """Wherever a part ends, and whatever is cut out of the text before or inserted."""
     memory = Memory()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packed, "_PART", size)
-        for text in texts:
+        for at, cut, come in [(0, 0, []), *edits]:
+            lines[at : at + cut] = come
+            text = "".join(lines)
             with forgotten():
                 after = pack(text, memory)
             with forgotten():
                 assert pack(text) == after
             assert unpack(after) == text
-            assert gzip.decompress(base64.b64decode(after.removeprefix(MARKER))).decode() == text
+            content = base64.b64decode(after.removeprefix(MARKER))
+            assert gzip.decompress(content).decode() == text
+            assert after == MARKER + base64.encodebytes(content).decode()
 
 
-def test_only_the_part_that_differs_is_compressed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A VIP more or less among thousands."""
-    memory, calls, deflate = Memory(), list[int](), zlib.compressobj
+def test_a_part_that_was_the_last_one_may_be_too_short_for_another_place() -> None:
+    """The next instance then belongs to it."""
+    memory, one, two = Memory(), "vrrp_instance a {\n}\n", "vrrp_instance b {\n}\n"
+    with forgotten():
+        pack(one, memory)
+        after = pack(one + two, memory)
+    with forgotten():
+        assert pack(one + two) == after
+
+
+def test_only_what_differs_is_compressed_and_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A VIP more or less among thousands: one part of four, and the text from there on."""
+    compressed, hashed, deflate, sha256 = list[int](), list[int](), zlib.compressobj, hashlib.sha256
 
     def compressobj(level: int, *, wbits: int) -> object:
-        calls.append(level)
+        compressed.append(level)
         return deflate(level, wbits=wbits)
 
-    monkeypatch.setattr(zlib, "compressobj", compressobj)
+    class Sha256:
+        def __init__(self, found: Any = None) -> None:
+            self._found = found or sha256()
+
+        def update(self, content: bytes) -> None:
+            hashed.append(len(content))
+            self._found.update(content)
+
+        def copy(self) -> "Sha256":
+            return Sha256(self._found.copy())
+
+        def hexdigest(self) -> str:
+            return str(self._found.hexdigest())
+
     many = [annotated(f"a/s{n:03}", *(f"198.18.{n}.{k}" for k in range(32))) for n in range(200)]
-    group, peers, found = build.group(**NEW, instances=shared(4)), nodes(2), list[int]()
-    for some in (many, many[1:], many):
-        text = render(model(group, some, peers)).text
+    group, peers, memory = build.group(**NEW, instances=shared(4)), nodes(2), Memory()
+    models = [model(group, some, peers) for some in (many, many[1:], many)]
+    monkeypatch.setattr(zlib, "compressobj", compressobj)
+    monkeypatch.setattr("kavip.vrrp.config.hashlib", SimpleNamespace(sha256=Sha256))
+    counts = list[tuple[int, int]]()
+    for each in models:
         with forgotten():
-            pack(text, memory)
-        found.append(len(calls))
-    assert found == [4, 5, 6]
+            found = render(each, PACKED, memory=memory)
+        assert found.hash == sha256(found.text.encode()).hexdigest()[:16]
+        counts.append((len(compressed), len(hashed)))
+        compressed.clear()
+        hashed.clear()
+    place = [each.name for each in models[0].instances].index(shard_of("a/s000", 4))
+    assert counts == [(4, 5), (1, 4 - place), (1, 4 - place)]
 
 
 def test_the_first_line_says_how_to_read_it() -> None:

@@ -126,7 +126,7 @@ def _built(
         if model is None or own is None:
             return own
         added = with_lines(group, model, lines)
-        return own if added == model else config.render(added, own.target, memory=memory)
+        return own if added == model else config.render(added, own.target, memory=memory.part("template"))
 
     return replace(
         configuration,

@@ -155,7 +155,8 @@ def detection_of(
     instances = {each.name: each for model in models if model for each in model.instances}
     candidates, published = _candidates(instances, existing, memory), published_detection(existing)
     unprobed = snapshot.parsed_pools.unprobed
-    off = [memory.last(_off, each.name, each.ordered, unprobed) for each in instances.values() if unprobed]
+    silent = memory.last(_spans, "", unprobed)
+    off = [memory.last(_off, each.name, each.ordered, silent) for each in instances.values() if unprobed]
     others = [group.key, *sorted(agents.states.keys() - {group.key})]
     return Detection(
         new=_not_run(candidates, states),
@@ -205,10 +206,13 @@ def _missing(wanted: frozenset[Address], running: tuple[RunningInstance | None, 
     return wanted.difference(*(each.carried for each in running if each))
 
 
-def _off(vips: Sequence[Address], unprobed: Sequence[Range]) -> tuple[Span, ...]:
-    """The spans of *vips* in the ranges *unprobed*."""
-    spans = (Span(Address(family, first), Address(family, last)) for family, first, last in unprobed)
-    return tuple(narrowed(spans, vips))
+def _spans(ranges: Iterable[Range]) -> AddressSpans:
+    return AddressSpans(Span(Address(family, first), Address(family, last)) for family, first, last in ranges)
+
+
+def _off(vips: Sequence[Address], unprobed: AddressSpans) -> tuple[Span, ...]:
+    """The spans of *vips* in those *unprobed*."""
+    return tuple(narrowed(unprobed, vips))
 
 
 def _nodes(existing: Existing) -> set[str]:

@@ -113,7 +113,7 @@ def test_it_costs_the_same_after_a_text_was_written() -> None:
 
 
 def test_it_costs_the_same_with_new_vips_that_are_far_apart() -> None:
-    """The list of new VIPs is made without an order of all VIPs."""
+    """No step is made for each of the VIPs between them."""
     few, many = costs(lambda _: serving(NEW, "192.0.2.1", "203.0.113.200"), are_written=True)
     assert many <= 1.02 * few
 

@@ -195,6 +195,26 @@ def test_pools_that_are_switched_off() -> None:
     assert (detection(found).probe, detection(found).off) == ((C,), ())
 
 
+def test_a_new_vip_of_a_silent_pool_changes_no_list_of_new_vips() -> None:
+    """Only what is written with another change is asked for."""
+    found = settled(build.pool("edge", f"{A}-{B}", conflict_detection=names.OFF), serving(WEB, A), serving("shop/z", C))
+    found.agents = heard(A, C)
+    found.snapshot.put(serving(API, B))
+    found.settle(Key(KeyKind.GROUP, GROUP))
+    assert (detection(found).probe, detection(found).off) == ((), (f"{A}-{B}",))
+    assert config_map_writes(found) == 0
+
+
+def test_the_list_of_silent_vips_is_bounded() -> None:
+    """Its VIPs alternate with those of no pool; spans after the 128th are left out."""
+    ranges = [f"198.18.{number // 100}.{number % 100 * 2}" for number in range(200)]
+    others = [f"198.18.{number // 100}.{number % 100 * 2 + 1}" for number in range(200)]
+    objects = [serving(f"shop/s{at:02}", *ranges[at * 10 : at * 10 + 10]) for at in range(20)]
+    objects += [serving(f"shop/t{at:02}", *others[at * 10 : at * 10 + 10]) for at in range(20)]
+    found = settled(build.pool("edge", *ranges, conflict_detection=names.OFF), *objects)
+    assert len(detection(found).off) == 128
+
+
 # --- hardware addresses -----------------------------------------------------------------------------------------------
 def test_hardware_addresses_are_written_with_the_next_change() -> None:
     """So nodes that start one after the other cause no writes of their own."""
