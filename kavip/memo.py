@@ -183,14 +183,18 @@ class Recent(Generic[R]):
     def get(self, text: str) -> R | None:
         """The result for *text*; None if it is not kept."""
         found = self._found
-        same = next((each for each in found if each[0] is text), None) or next(
-            (each for each in found if each[0] == text), None
-        )
-        if same is None:
-            return None
-        if same is not found[0]:
-            self._found = (same, *(each for each in found if each is not same))
-        return same[1]
+        for each in found:
+            if each[0] is text:
+                break
+        else:
+            for each in found:
+                if each[0] == text:
+                    break
+            else:
+                return None
+        if each is not found[0]:
+            self._found = (each, *(other for other in found if other is not each))
+        return each[1]
 
     def keep(self, text: str, result: R) -> R:
         """Keep the *result* for *text*, and return it."""
