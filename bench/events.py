@@ -11,9 +11,24 @@ from itertools import count
 
 import msgspec
 
-from bench.objects import GROUP, LABELS, LARGE, NEW, almost_full, first_of, service
+from bench.objects import (
+    EDGE,
+    GROUP,
+    LABELS,
+    LARGE,
+    NEW,
+    almost_full,
+    cluster,
+    first_of,
+    node,
+    pool,
+    service,
+    services,
+)
+from bench.reference import NAME, decoding
 from bench.settled import Settled, carry_out, plan, settled
 from bench.timing import Measure, called, flat, frozen, plain, timed
+from kavip.api.group import GroupSpec, GroupStatus
 from kavip.api.meta import LabelSelector
 from kavip.api.service import Service
 from kavip.reconcile import enqueue
@@ -23,6 +38,7 @@ from kavip.snapshot import KINDS, Object, Snapshot
 CROWDS = (2_000, 20_000)
 MOST = 1.25
 TIMES = 20
+SEPARATE, NODES = 254, 200
 NUMBERS = count()
 
 
@@ -37,6 +53,32 @@ def table() -> None:
             flat("  the calls of functions", *calls[what], most=MOST)
             for size, seconds, calls_of in zip(CROWDS, (few, many), calls[what], strict=True):
                 plain(f"  among {size:,}", f"{seconds * 1e3:.2f} ms, {calls_of:,} calls")
+
+    many_instances()
+
+
+def many_instances() -> None:
+    """Print the time of a change of VIPs where each Service has an instance of its own: each is compared."""
+    scene = settled(separate())
+    first = next(iter(scene.snapshot.services.values()))
+    specs = [msgspec.structs.replace(first.spec, external_ips=[f"198.51.100.{each}"]) for each in (9, 10)]
+    one, other = (msgspec.structs.replace(first, spec=each) for each in specs)
+    with frozen():
+        ((seconds,), _), reference = least([scene], [one], [other], timed), decoding()
+        found = f"{seconds / reference():.0f} x {NAME}, {seconds * 1e3:.2f} ms"
+    plain(f"VIPs changed, {SEPARATE} PerService Services on {NODES} nodes", found)
+
+
+def separate() -> Snapshot:
+    """A Snapshot with a group of almost as many PerService Services as it can have, on many nodes."""
+    addresses = first_of(LARGE, SEPARATE)
+    found = cluster([pool("bench", LARGE)], services(SEPARATE, held=addresses))
+    for number in range(NODES):
+        found.put(node(number, labels=EDGE))
+    group = found.groups[GROUP]
+    spec = GroupSpec(interface="eth0", node_selector=EDGE, unicast_enabled=True, vrrp_version=3)
+    found.put(msgspec.structs.replace(group, spec=spec, status=GroupStatus()))
+    return found
 
 
 def members(size: int, *, allowed: LabelSelector | None = None) -> Snapshot:
