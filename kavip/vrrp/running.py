@@ -217,7 +217,7 @@ def running_nodes(text: str) -> RunningNodes:
 
     All instances of a family have the same nodes, so only the first instance of each family is read.
     """
-    return _nodes(text[: max(0, text.find(_OPEN))] + "".join(_first_blocks(text)))
+    return _nodes("\n".join([text[: max(0, text.find(_OPEN))], *_first_blocks(text)]))
 
 
 @recent(most=16)  # most changes are in the lists of VIPs

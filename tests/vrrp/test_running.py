@@ -125,3 +125,12 @@ def test_a_text_gives_back_the_nodes_that_are_away() -> None:
     assert running_nodes(text).dead == {"n1", "n3"}
     assert running_nodes(text + "# kavip: dead n2\n").dead == {"n1", "n3"}
     assert running_nodes(config.render(wanted).text).dead == frozenset()
+
+
+def test_the_nodes_of_instances_of_two_kinds() -> None:
+    """From multicast to unicast: the first instance is in multicast still, and ends with the line of a node."""
+    old = config.render(model(build.group(**{**NEW, "unicast_enabled": False}), SERVICES[:1], nodes(3))).text
+    new = config.render(model(build.group(**NEW), SERVICES[1:], nodes(2))).text
+    found, alone = running_nodes(old + new[new.index("vrrp_instance") :]), running_nodes(new)
+    assert found.listed == {"n1", "n2", "n3"}
+    assert found.accepted == alone.accepted and found.sources == alone.sources
