@@ -21,6 +21,7 @@ byte: hashes, and what keepalived reads, do not depend on the notation.
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, NamedTuple
 
 from kavip.memo import KEEPS_NOTHING, Memory, recent
@@ -42,6 +43,7 @@ _RUNS: Final = (
 _PLAIN: Final = re.compile(_RUNS, re.MULTILINE)
 _COMPACT: Final = re.compile(rf"{_RUNS}|^(?P<short> *\$[^\n]*)\n?", re.MULTILINE)
 _NUMBER: Final = re.compile(r" priority ([0-9]+)\n")
+_LIST: Final = "\n    virtual_ipaddress_excluded {\n"
 _PRIORITIES: Final = re.compile(rf"{re.escape(_PRIORITY)}(?: [0-9]+)+")
 
 
@@ -118,11 +120,20 @@ def _encoded(text: str, above: _Above) -> _Part:
     if "$" in text:
         return _Part("", above, is_plain=True)
     found, place = list[str](), 0
-    for match in _PLAIN.finditer(text):
+    for match in chain.from_iterable(_PLAIN.finditer(text, *section) for section in _sections(text)):
         after = above.after(match)
         found += text[place : match.start()], _short(match) if after == above else match[0]
         above, place = above if after == above else after, match.end()
     return _Part("".join([*found, text[place:]]), above)
+
+
+def _sections(text: str) -> Iterable[tuple[int, int]]:
+    """Begin and end of what may have lines for nodes: all but the list of VIPs, which may be thousands."""
+    begin = text.find(_LIST)
+    if begin < 0:
+        return ((0, len(text)),)
+    end = text.find("}", begin + len(_LIST))
+    return ((0, begin + 1), (end if end >= 0 else len(text), len(text)))
 
 
 def _short(match: re.Match[str]) -> str:

@@ -9,7 +9,7 @@ word, a brace, a comment, a macro or a new line.
 import hashlib
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum, auto
 from functools import lru_cache
@@ -46,6 +46,7 @@ _REMEDY: Final = "several groups, or a nodeSelector that picks fewer nodes"
 
 HASH_LENGTH: Final = 16
 
+_PLACE: Final = "\0"  # no text has it
 _SAFE: Final = re.compile(r"[A-Za-z0-9_.:/+=,-]{1,256}")
 
 
@@ -229,11 +230,21 @@ def is_large(model: Model, text: str, *, part: float = 1.0) -> bool:
 
 
 def _block(instance: Instance, memory: Memory) -> str:
-    if instance.has_own_anchor:  # it has thousands, of which few change
-        excluded: Iterable[str] = memory.follow(_written, _written_after, instance.name, instance.excluded).lines
-    else:
-        excluded = map(_line, instance.excluded)
-    return _INSTANCE.render(instance=instance, unlisted=UNLISTED, excluded=_Lines("".join(excluded)))
+    if not (instance.has_own_anchor and instance.excluded):
+        return _rendered(instance, "".join(map(_line, instance.excluded)))
+    frame = replace(instance, excluded=(instance.anchor,), services=())  # of thousands of VIPs few change
+    before, after = memory.last(_frame, instance.name, frame)
+    return "".join([before, *memory.follow(_written, _written_after, instance.name, instance.excluded).lines, after])
+
+
+def _frame(instance: Instance) -> tuple[str, str]:
+    """The lines of *instance* before its list of VIPs, and those after it."""
+    before, _, after = _rendered(instance, _PLACE).partition(_PLACE)
+    return before, after
+
+
+def _rendered(instance: Instance, excluded: str) -> str:
+    return _INSTANCE.render(instance=instance, unlisted=UNLISTED, excluded=_Lines(excluded))
 
 
 class _Written(NamedTuple):

@@ -19,7 +19,7 @@ from kavip.vrrp.grammar import Line
 from kavip.vrrp.instances import Model
 from tests.support import build
 from tests.support.examples import examples
-from tests.vrrp.samples import GOLDEN, NEW, SAMPLES, annotated, conf, model, nodes
+from tests.vrrp.samples import GOLDEN, NEW, SAMPLES, annotated, conf, model, nodes, shared
 
 # The forms of lines; a configuration has no others.
 WORD = r"[A-Za-z0-9_.:/+=,-]+"
@@ -71,13 +71,17 @@ def test_the_hash_depends_on_the_text_only() -> None:
 
 
 @examples(50)
-@given(st.lists(st.sets(st.integers(130, 137)), min_size=2, max_size=6))
-def test_it_is_that_of_the_whole_text(turns: list[set[int]]) -> None:
-    """Agents hash the text that they get; the controller continues from the text before."""
-    memory, group, peers = Memory(), build.group(**NEW), nodes(3)
+@given(
+    st.lists(st.sets(st.integers(130, 137)), min_size=2, max_size=6), st.sampled_from([{}, {"instances": shared(2)}])
+)
+def test_the_text_before_changes_nothing(turns: list[set[int]], more: dict[str, Any]) -> None:
+    """The controller continues from it: text and hash are as without it. Agents hash the text that they get."""
+    memory, group, peers = Memory(), build.group(**NEW, **more), nodes(3)
     for numbers in turns:
         services = [annotated(f"a/s{number}", f"192.0.2.{number}") for number in sorted(numbers)]
-        found = render(model(group, services, peers), memory=memory)
+        wanted = model(group, services, peers)
+        found = render(wanted, memory=memory)
+        assert found == render(wanted)
         assert found.hash == hashlib.sha256(found.text.encode()).hexdigest()[:16]
 
 

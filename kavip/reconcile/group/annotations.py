@@ -23,6 +23,7 @@ from kavip.api.cluster import Pod
 from kavip.api.group import KeepalivedGroup
 from kavip.api.refusal import Refusal
 from kavip.api.workload import controller_of
+from kavip.memo import Memory
 from kavip.names import Reason
 from kavip.reconcile.group.manifests import digest
 from kavip.reconcile.observed.agentstates import NodeState, masters_by_instance
@@ -77,6 +78,7 @@ def plan_annotations(
     *,
     model: Model | None,
     now: datetime,
+    memory: Memory,
 ) -> AnnotationsPlan:
     """
     The *pods* to annotate for the ConfigMap with *data*; *model* says which node will hold which VIP.
@@ -98,7 +100,7 @@ def plan_annotations(
     if problem := _refusal(due, observed.records.pods.get(group.key), value, now):
         return AnnotationsPlan((), *problem, allowance, annotated)
     room = max(0, BURST - allowance.spent)
-    first = due if len(due) <= room else _first(due, room, _changing(model, states), annotated, at=at)
+    first = due if len(due) <= room else _first(due, room, _changing(model, states, memory), annotated, at=at)
     writes = tuple(PodAnnotation(key, value, group.key) for key in sorted(pod.metadata.key for pod in first))
     left = len(due) - len(writes)
     return AnnotationsPlan(
@@ -155,18 +157,28 @@ def _first(
     return [*first, *(pod for pod in waiting if pod.metadata.key not in taken)][:room]
 
 
-def _changing(model: Model | None, states: Mapping[str, NodeState]) -> AbstractSet[str]:
+def _changing(model: Model | None, states: Mapping[str, NodeState], memory: Memory) -> AbstractSet[str]:
     """The nodes that hold other VIPs than they will, as far as they report it."""
-    wanted = _wanted(model.instances if model else (), states)
-    held = {node: state.masters for node, state in states.items()}
-    return {node for node in wanted.keys() | held.keys() if wanted.get(node, _NOTHING) != held.get(node, _NOTHING)}
+    wanted, held = (
+        _wanted(model.instances if model else (), states),
+        {node: each.masters for node, each in states.items()},
+    )
+
+    def holds(node: str) -> bool:
+        vips, instances = held.get(node, _NOTHING), wanted.get(node, ())
+        are_as_many = len(vips) == sum(len(each.carried) for each in instances)  # no VIP is in two instances
+        return are_as_many and all(
+            memory.last(frozenset.issubset, (node, each.name), each.carried, vips) for each in instances
+        )
+
+    return {node for node in wanted.keys() | held.keys() if not holds(node)}
 
 
-def _wanted(instances: Iterable[Instance], states: Mapping[str, NodeState]) -> Mapping[str, AbstractSet[Address]]:
-    """By node, the VIPs that it will hold: those of the instances of which it is master, or will be the first one."""
-    masters, wanted = masters_by_instance(states), dict[str, set[Address]]()
+def _wanted(instances: Iterable[Instance], states: Mapping[str, NodeState]) -> Mapping[str, Sequence[Instance]]:
+    """By node, the instances whose VIPs it will hold: it is their master, or will be the first one."""
+    masters, wanted = masters_by_instance(states), dict[str, list[Instance]]()
     for each in instances:
         first, _ = max(each.priorities, key=itemgetter(1), default=("", 0))
         for node in masters.get(each.name) or (first,):
-            wanted.setdefault(node, set()).update(each.carried)
+            wanted.setdefault(node, []).append(each)
     return wanted

@@ -95,7 +95,13 @@ def plan_objects(
     data: Mapping[str, str] = bodies[0]["data"]
     is_written = any(each.kind == names.CONFIG_MAP for each in applies) or _holds(existing.configmap, data)
     pods = plan_annotations(
-        group, existing.pods if is_written else (), data, observed, model=desired.configuration.model, now=now
+        group,
+        existing.pods if is_written else (),
+        data,
+        observed,
+        model=desired.configuration.model,
+        now=now,
+        memory=desired.members.memory,
     )
     return ObjectsPlan(
         applies=applies,
