@@ -1,9 +1,10 @@
 """
-The time and the calls of functions of one event of a Service in a Shared group: part of ``python -m bench plan``.
+The time and the calls of functions of one event of a Service in a group: part of ``python -m bench plan``.
 
 The statuses of all Services are current, and all nodes run the text of the first ConfigMap. Their agents read packed
 texts, as that of 20,000 Services is. A change of VIPs enqueues the group. Its plan reads the text that was written last
-and renders the next one, at most once in 0.3 s. The two groups take turns.
+and renders the next one, at most once in 0.3 s. The two Shared groups take turns. A group with as many instances as it
+can have stands alone.
 """
 
 from collections.abc import Iterator, Sequence
@@ -53,7 +54,6 @@ def table() -> None:
             flat("  the calls of functions", *calls[what], most=MOST)
             for size, seconds, calls_of in zip(CROWDS, (few, many), calls[what], strict=True):
                 plain(f"  among {size:,}", f"{seconds * 1e3:.2f} ms, {calls_of:,} calls")
-
     many_instances()
 
 

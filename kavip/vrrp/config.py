@@ -169,7 +169,7 @@ def render(model: Model, target: Target = PLAIN, *, memory: Memory = KEEPS_NOTHI
 
     Raises :class:`UnsafeValue` for a value that the text cannot hold. Only objects that bypassed every check have one.
     """
-    blocks = [(each.name, memory.last(_block, (each.name, bool(each.added)), each, memory)) for each in model.instances]
+    blocks = [(each.name, memory.last(_block, each.name, each, memory)) for each in model.instances]
     parts = [("", memory.same("head", _HEAD.render(model=model, track_dir=TRACK_DIR))), *blocks]
     lines = [part for _, part in parts]
     text = "".join(lines)

@@ -111,7 +111,7 @@ class Instance:
 
     @cached_property
     def ordered(self) -> tuple[Address, ...]:
-        """The same, sorted."""
+        """The addresses of the VIPs, sorted."""
         return tuple(sorted(map(virtualips.ADDRESS, self.virtual_ips)))
 
     @cached_property

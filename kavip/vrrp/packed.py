@@ -115,11 +115,9 @@ def _first_line(text: str, begin: int) -> str:
 def _part(text: str, begin: int, crc: int, last: _LastText) -> _Part:
     """The part of *text* from *begin* on, after parts with this *crc*; mostly the *last* text has it."""
     if (part := last.part_at(text, begin)) is not None:
-        return (
-            part
-            if part.before == crc
-            else replace(part, before=crc, crc=zlib.crc32(text[begin : part.end].encode(), crc))
-        )
+        if part.before == crc:
+            return part
+        return replace(part, before=crc, crc=zlib.crc32(text[begin : part.end].encode(), crc))
     end = text.find(_NEXT, begin + _PART) + 1 or len(text)
     content = text[begin:end].encode()
     deflate = zlib.compressobj(_FASTEST, wbits=_DEFLATE)

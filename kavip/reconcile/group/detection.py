@@ -155,8 +155,8 @@ def detection_of(
     instances = {each.name: each for model in models if model for each in model.instances}
     candidates, published = _candidates(instances, existing, memory), published_detection(existing)
     unprobed = snapshot.parsed_pools.unprobed
-    silent = memory.last(_spans, "", unprobed)
-    off = [memory.last(_off, each.name, each.ordered, silent) for each in instances.values() if unprobed]
+    ranges = memory.last(_spans, "", unprobed)
+    off = [memory.last(_off, each.name, each.ordered, ranges) for each in instances.values() if unprobed]
     others = [group.key, *sorted(agents.states.keys() - {group.key})]
     return Detection(
         new=_not_run(candidates, states),

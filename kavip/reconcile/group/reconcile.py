@@ -115,14 +115,7 @@ def _plan(
         mastership=mastership,
         doubts=doubts.unconfirmed,
     )
-    moves = moves_of(
-        snapshot,
-        group,
-        status=status,
-        desired=desired,
-        allowance=record.allowance,
-        at=mastership.at,
-    )
+    moves = moves_of(snapshot, group, status=status, desired=desired, allowance=record.allowance, at=mastership.at)
     states = condition_states(
         snapshot, group, observed, existing=existing, desired=desired, rollout=rollout, mastership=mastership
     )
