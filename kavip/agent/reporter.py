@@ -28,6 +28,10 @@ class StatusReporter:
         """Record keepalived's *version*."""
         self.status = replace(self.status, version=version)
 
+    def record_group(self, group: str) -> None:
+        """Record the *group* of the mounted configuration, also if this is refused: the others ask for it."""
+        self.status = replace(self.status, group=group)
+
     def record_outcome(
         self,
         mounted: MountedConfig | RefusedConfig,
@@ -55,7 +59,7 @@ class StatusReporter:
                 log.warning("node warning", code=note.code.value, note=note.message)
         self._record_excluded(outcome)
         if isinstance(mounted, MountedConfig):
-            self.status = replace(self.status, wanted_hash=mounted.config_hash, group=mounted.group)
+            self.status = replace(self.status, wanted_hash=mounted.config_hash)
         self.status = replace(self.status, refused=refused, notes=found, missing=missing)
 
     def record_reload(self, problem: NodeProblem | None) -> None:

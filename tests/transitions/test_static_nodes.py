@@ -3,6 +3,7 @@
 import json
 import shutil
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +17,7 @@ from hack.testbed.flags import Address
 from hack.testbed.programs import Programs
 from hack.testbed.segment import Host, Segment
 from kavip.agent.peers import store
+from kavip.agent.peers.modeswitch import LEAD
 from kavip.cli.main import cli
 from tests.agent.pod import PATIENCE, Pod
 from tests.support import manifests
@@ -25,6 +27,7 @@ from tests.transitions.recording import Recording, instances, requested, router_
 pytestmark = [pytest.mark.netns, pytest.mark.apiserver]
 
 VIP, VIP6 = "192.0.2.200", "2001:db8:2::200"
+NOBODY = "192.0.2.250"
 ROUTER_ID = 213
 """n3 ranks first with it, then n1, then n2, each far ahead of the next one; n1 ranks first as the bootstrap node."""
 ROLE = "node-role.kubernetes.io/control-plane"
@@ -130,14 +133,20 @@ class StaticCluster:
         return pod
 
     def wait_for(self, name: str, *peers: str, standing: str = "Joined") -> None:
-        """Wait until the node *name* has that *standing* and accepts adverts of exactly *peers*."""
+        """
+        Wait until the node *name* has that *standing* and accepts adverts of exactly *peers*.
+
+        An agent reports that it has joined before keepalived runs that: only then it hears adverts.
+        """
         hosts = [self.lan.node(peer) for peer in peers]
         wanted = {address for host in hosts for address in (host.ipv4, host.ipv6)}
         pod = self.pods[name]
 
         def is_so() -> bool:
             state = pod.state()
-            return state["standing"] == standing and set(state["peers"]) == wanted
+            roles = [each["state"] for each in state["instances"] if each["state"] in ("BACKUP", "MASTER")]
+            has_joined = len(roles) == len(VIPS) or standing != "Joined"
+            return state["standing"] == standing and has_joined and set(state["peers"]) == wanted
 
         pod.wait_until(f"{name} is {standing} with {peers}", is_so)
 
@@ -152,7 +161,7 @@ class StaticCluster:
         self.wait_for_master("n1")
 
     def wait_for_refusal(self, name: str, other: str) -> None:
-        """Wait until the node *name* keeps multicast because it waits for *other*."""
+        """Wait until the node *name* keeps multicast because it waits for *other*, a node or a list of them."""
         pod, wanted = self.pods[name], f"leaves multicast later: it waits for {other}"
         pod.wait_until("it stays in multicast", lambda: pod.state()["refused"] == wanted)
 
@@ -295,7 +304,11 @@ def test_nodes_outlive_their_node_objects_and_agents(static: StaticCluster) -> N
 
 
 def test_multicast_is_left_when_every_node_has_the_file(static: StaticCluster) -> None:
-    """Until then all nodes stay in multicast, also after an agent restarts; there are never two masters."""
+    """
+    Until then all nodes stay in multicast, also after an agent restarts, and while one of them cannot read the Nodes.
+
+    There are never two masters.
+    """
     nodes = ("n1", "n2", "n3")
     static.give_access(static.lan.node("n1").ipv4)  # the VIP is on n3, which has no API server
     following, group = static.files, GROUP.replace("spec:", "spec:\n  unicastEnabled: false")
@@ -313,7 +326,13 @@ def test_multicast_is_left_when_every_node_has_the_file(static: StaticCluster) -
         static.pods["n1"].start_agent()
         static.wait_for_refusal("n1", "n3")
         static.wait_for_master("n3")
+        static.give_access(NOBODY)
         static.pods["n3"].config.swap(following)
+        static.wait_for_refusal("n3", "a list of the nodes")
+        time.sleep(LEAD + 2)  # in which the others would leave multicast if n3 had said that it can
+        for name in nodes[:-1]:
+            static.wait_for_refusal(name, "n3")
+        static.give_access(static.lan.node("n1").ipv4)
         static.wait_for("n1", "n2", "n3")
         static.wait_for("n2", "n1", "n3")
         static.wait_for("n3", "n1", "n2")

@@ -156,7 +156,8 @@ class PeerFollower:
 
         keepalived of a node that takes no part has no peers, so such a node reports those that it will have when it
         joins. Otherwise two nodes would wait for each other. A node that has decided to send reports it at once:
-        until keepalived runs that, others would take it for one that sends from no address, and drop it.
+        until keepalived runs that, others would take it for one that sends from no address, and drop it. In multicast
+        it reports the file once it can follow it: as soon as all nodes do so, the others announce when they leave.
         """
         if self._group is None:
             return Standings(file=self._file)
@@ -168,7 +169,8 @@ class PeerFollower:
             peers = frozenset().union(*(each for name, each in self._record.accepted.items() if name != self._own.name))
         if not sources and not sends:
             switch_at = timestamp(self._switch_at) if self._switch_at else ""
-            return Standings(Standing.JOINING, (), _texts(peers), self._file, switch_at)
+            file = "" if self._is_in_multicast and self._must_read_nodes else self._file
+            return Standings(Standing.JOINING, (), _texts(peers), file, switch_at)
         return Standings(Standing.JOINED, _texts(sources | sends), _texts(peers), self._file)
 
     @property
@@ -289,13 +291,18 @@ class PeerFollower:
         """Whether keepalived must stay in multicast; the instant is decided here, and kept."""
         others = self._record.accepted.keys() - {self._own.name}
         now = self._wall_clock()
-        if self._kubeconfig is not None and not self._is_listed:  # the file may name the first node alone
+        if self._must_read_nodes:
             self._waits_for = "a list of the nodes"
             return True
         self._switch_at, name = switch_time(self._switch_at, self._file, others, self._contacts, now=now)
         self._waits_for = name or timestamp(self._switch_at)
         self._is_in_multicast = name != "" or now < self._switch_at
         return self._is_in_multicast
+
+    @property
+    def _must_read_nodes(self) -> bool:
+        """Whether the Nodes have not been read yet: the file may name the first one alone."""
+        return self._kubeconfig is not None and not self._is_listed
 
     @property
     def seconds_left(self) -> float:

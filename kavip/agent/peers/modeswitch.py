@@ -2,8 +2,8 @@
 When a static group leaves multicast: at one instant, and only if every node has the new file. PURE.
 
 Nodes in multicast and nodes in unicast do not hear each other. So a node whose keepalived runs multicast keeps it until
-all others report the same file. The first node that sees this announces an instant in its ``/state``; all others take
-the earliest instant that they see. Each node switches by its own clock.
+all others report the same file, which they do once they have read the Nodes. The first node that sees this announces an
+instant in its ``/state``; all others take the earliest instant that they see. Each node switches by its own clock.
 """
 
 from collections.abc import Iterable

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kavip.agent.config.model import MountedConfig
+from kavip.agent.config.model import ConfiguredInstance, LocalizedConfig, MountedConfig, ParsedConfig, RefusedConfig
 from kavip.agent.peers.follower import PeerFollower
 from kavip.api.agent import Standing
 from kavip.api.agentconfig import FollowedNodes
@@ -34,3 +34,17 @@ async def test_a_node_reports_from_where_it_will_send(text: str, tmp_path: Path)
     follower.configure(MountedConfig(text, "x", "kube-system/api", follow=FollowedNodes()), None)
     said = follower.standings(None)
     assert (said.standing, said.sources) == (Standing.JOINED, ("192.0.2.11",))
+
+
+async def test_it_reports_the_file_once_it_can_follow_it(text: str, tmp_path: Path) -> None:
+    """In multicast others take the report for consent to leave it; without unicast nothing waits for the node."""
+    follower = PeerFollower("n1", tmp_path, kubeconfig=tmp_path / "absent")
+    multicast = LocalizedConfig("", "y", ParsedConfig((ConfiguredInstance("kube-system/api", 51, "eth0"),)))
+    mounted = MountedConfig(text, "x", "kube-system/api", follow=FollowedNodes(), is_static=True)
+    await follower.start(multicast)
+    refused = follower.configure(mounted, multicast)
+    assert isinstance(refused, RefusedConfig)
+    assert refused.problem.message == "leaves multicast later: it waits for a list of the nodes"
+    assert follower.standings(multicast).file == ""
+    follower.configure(mounted, None)
+    assert follower.standings(None).file == "x"
