@@ -7,18 +7,19 @@ sees each address: none may be missing, taken twice, or changed.
 """
 
 import asyncio
+import shutil
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, Final
 
 from bench.backlog import AGENT
 from bench.bare import connected
+from bench.filled import GROUP, NOTES, REFERENCE, filled
 from bench.goal import row
 from bench.onemore import NO_CLASS, Watch, by_hand, served, watching
 from bench.restart import GOAL as RESTART
@@ -30,22 +31,17 @@ from hack.testbed.audit import POLICY, AuditLog
 from hack.testbed.controlplane import ControlPlane
 from kavip import names
 
-CRDS: Final = Path(__file__).parents[1] / "config" / "crd" / "bases"
 SERVICES: Final = 20_000
 NODES: Final = 200
 SECONDS: Final = 300
 RATE: Final = 50  # changes a second: two Services are created and two deleted, the others get a label
 CREATED: Final = 2
-REFERENCE: Final = 2_000  # status writes of the bare client, to compare the backlog with
 KEPT_SECONDS: Final = 10  # until a Service that was created in churn is deleted
 SAMPLES: Final = 5  # of the leader's memory
 QUIET: Final = 10.0
 LAST_LINES: Final = 40
 PATIENCE: Final = 900.0
 BACKLOG, CHURN, GROWTH = 0.8, 1.5, 1.15
-POOL: Final = "10.64.0.0/14"
-GROUP: Final = f"{NAMESPACE}/edge"
-NOTES: Final = {names.GROUP_ANNOTATION: GROUP}
 _METADATA_ONLY: Final = {"level": "Metadata", "resources": [{"group": "", "resources": ["configmaps", "pods"]}]}
 AUDIT: Final = {**POLICY, "rules": [_METADATA_ONLY, *POLICY["rules"]]}
 
@@ -102,22 +98,6 @@ class Scene:
             print(f"    {each}")
 
 
-async def prepare(site: Site, count: int) -> None:
-    """Create a pool, the group and *count* Services, and what the bare client needs."""
-    bare = site.bare
-    for name in (NAMESPACE, BARE):
-        await bare.send("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
-    pool = {"apiVersion": f"{names.KAVIP_GROUP}/{names.VERSION}", "kind": names.VIP_POOL, "metadata": {"name": "large"}}
-    await bare.send("POST", f"/apis/{pool['apiVersion']}/vippools", {**pool, "spec": {"addresses": [POOL]}})
-    group = {"apiVersion": f"{names.REDHATCOP_GROUP}/{names.VERSION}", "kind": names.KEEPALIVED_GROUP}
-    spec = {"interface": "eth0", "instances": {"mode": "Shared"}}
-    groups = f"/apis/{group['apiVersion']}/namespaces/{NAMESPACE}/keepalivedgroups"
-    await bare.send("POST", groups, {**group, "metadata": {"name": "edge"}, "spec": spec})
-    bodies = [service(NAMESPACE, f"s{number}", annotations=NOTES) for number in range(count)]
-    bodies += [service(BARE, f"s{number}", **NO_CLASS) for number in range(REFERENCE)]
-    await bare.all(("POST", path(each["metadata"]["namespace"]), each, "application/json") for each in bodies)
-
-
 @contextmanager
 def nodes(plane: ControlPlane, count: int) -> Iterator[None]:
     """Run the simulated nodes during the block."""
@@ -132,7 +112,7 @@ def nodes(plane: ControlPlane, count: int) -> Iterator[None]:
 
 
 async def by_hand_rate(site: Site, seed: int) -> float:
-    """Status writes a second of the bare client."""
+    """Status writes a second of the bare client, to compare the backlog with."""
     calls = ((f"s{each}", status(each + seed * REFERENCE)) for each in range(REFERENCE))
     patches = (("PATCH", path(BARE, name, "status"), body, STRATEGIC) for name, body in calls)
     return REFERENCE / await site.bare.all(patches)
@@ -284,7 +264,6 @@ async def measure(plane: ControlPlane, count: int, node_count: int, seconds: int
     async with connected(plane.kubeconfig) as bare:
         site, seen = Site(plane, bare), Addresses()
         async with watching(bare, seen.take) as watch:
-            await prepare(site, count)
             print(f"{count:,} Services in one Shared group on {node_count} nodes", flush=True)
             scene = Scene(site, watch, seen, count)
             with nodes(plane, node_count):
@@ -296,17 +275,18 @@ async def measure(plane: ControlPlane, count: int, node_count: int, seconds: int
 
 
 def main(count: int = SERVICES, node_count: int = NODES, seconds: int = SECONDS) -> None:
-    """Start a control plane and measure on it."""
-    with runs.temporary() as state, ControlPlane(programs.ensure(), state, policy=AUDIT) as plane:
-        plane.kubectl("apply", "--server-side", f"--filename={CRDS}")
-        plane.wait_established()
-        try:
-            asyncio.run(measure(plane, count, node_count, seconds))
-        except BaseException:
-            log = plane.state / "kavip.log"
-            lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-            print("the last lines of the controllers' log:", *lines[-LAST_LINES:], sep="\n", file=sys.stderr)
-            raise
+    """Start a control plane with the Services, and measure on it."""
+    data = filled(count)
+    with runs.temporary() as state:
+        shutil.copytree(data, state / "etcd")
+        with ControlPlane(programs.ensure(), state, policy=AUDIT) as plane:
+            try:
+                asyncio.run(measure(plane, count, node_count, seconds))
+            except BaseException:
+                log = plane.state / "kavip.log"
+                lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+                print("the last lines of the controllers' log:", *lines[-LAST_LINES:], sep="\n", file=sys.stderr)
+                raise
 
 
 if __name__ == "__main__":
