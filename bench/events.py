@@ -4,7 +4,7 @@ The time and the calls of functions of one event of a Service in a group: part o
 The statuses of all Services are current, and all nodes run the text of the first ConfigMap. Their agents read packed
 texts, as that of 20,000 Services is. A change of VIPs enqueues the group. Its plan reads the text that was written last
 and renders the next one, at most once in 0.3 s. The two Shared groups take turns. A group with as many instances as it
-can have stands alone.
+can have stands alone, and so does one on many nodes, whose pods all lack the annotation for the last change.
 """
 
 from collections.abc import Iterator, Sequence
@@ -54,31 +54,46 @@ def table() -> None:
             flat("  the calls of functions", *calls[what], most=MOST)
             for size, seconds, calls_of in zip(CROWDS, (few, many), calls[what], strict=True):
                 plain(f"  among {size:,}", f"{seconds * 1e3:.2f} ms, {calls_of:,} calls")
-    many_instances()
+    change_of_vips(many_instances(), f"{SEPARATE} PerService Services on {NODES} nodes")
+    change_of_vips(many_nodes(), f"{CROWDS[-1]:,} Shared Services on {NODES} nodes")
 
 
-def many_instances() -> None:
-    """Print the time of a change of VIPs where each Service has an instance of its own: each is compared."""
-    scene = settled(separate())
+def change_of_vips(snapshot: Snapshot, where: str) -> None:
+    """Print the time of a change of VIPs in *snapshot*."""
+    scene = settled(snapshot)
     first = next(iter(scene.snapshot.services.values()))
     specs = [msgspec.structs.replace(first.spec, external_ips=[f"198.51.100.{each}"]) for each in (9, 10)]
     one, other = (msgspec.structs.replace(first, spec=each) for each in specs)
     with frozen():
         ((seconds,), _), reference = least([scene], [one], [other], timed), decoding()
         found = f"{seconds / reference():.0f} x {NAME}, {seconds * 1e3:.2f} ms"
-    plain(f"VIPs changed, {SEPARATE} PerService Services on {NODES} nodes", found)
+    plain(f"VIPs changed, {where}", found)
 
 
-def separate() -> Snapshot:
-    """A Snapshot with a group of almost as many PerService Services as it can have, on many nodes."""
+def many_instances() -> Snapshot:
+    """A Snapshot with a group of almost as many PerService Services as it can have: each has an instance."""
     addresses = first_of(LARGE, SEPARATE)
-    found = cluster([pool("bench", LARGE)], services(SEPARATE, held=addresses))
-    for number in range(NODES):
-        found.put(node(number, labels=EDGE))
+    found = spread(cluster([pool("bench", LARGE)], services(SEPARATE, held=addresses)))
     group = found.groups[GROUP]
     spec = GroupSpec(interface="eth0", node_selector=EDGE, unicast_enabled=True, vrrp_version=3)
     found.put(msgspec.structs.replace(group, spec=spec, status=GroupStatus()))
     return found
+
+
+def many_nodes() -> Snapshot:
+    """A Snapshot with a large Shared group on many nodes."""
+    found = spread(almost_full(CROWDS[-1]))
+    group = found.groups[GROUP]
+    spec = msgspec.structs.replace(group.spec, unicast_enabled=True, vrrp_version=3)
+    found.put(msgspec.structs.replace(group, spec=spec))
+    return found
+
+
+def spread(snapshot: Snapshot) -> Snapshot:
+    """*snapshot* with many nodes that the group selects."""
+    for number in range(NODES):
+        snapshot.put(node(number, labels=EDGE))
+    return snapshot
 
 
 def members(size: int, *, allowed: LabelSelector | None = None) -> Snapshot:

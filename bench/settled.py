@@ -10,7 +10,7 @@ import msgspec
 from kavip import names
 from kavip.api.cluster import Pod, PodCondition, PodSpec, PodStatus
 from kavip.api.group import KeepalivedGroup
-from kavip.api.meta import Metadata
+from kavip.api.meta import Metadata, OwnerReference
 from kavip.api.workload import ConfigMap, DaemonSet
 from kavip.reconcile.group.manifests import digest
 from kavip.reconcile.group.reconcile import plan_group
@@ -19,7 +19,7 @@ from kavip.reconcile.observed.agentstates import BACKUP, MASTER, AgentStates, Co
 from kavip.reconcile.observed.objects import OwnedObjects
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.observed.records import AppliedObject, record_key
-from kavip.reconcile.plan import Apply, Json, Key, KeyKind, Plan, StatusPatch, Write
+from kavip.reconcile.plan import Apply, Json, Key, KeyKind, Plan, PodAnnotation, StatusPatch, Write
 from kavip.reconcile.pool import plan_pool
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Snapshot
@@ -28,11 +28,16 @@ from kavip.vrrp.running import running_instances
 
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
 _TURNS, _LATER = 4, 2
+_PATIENCE = 10
 
 
 @dataclass(frozen=True)
 class Settled:
-    """The input of plans: every node runs the text of the ConfigMap, and the status of every Service is current."""
+    """
+    The input of plans: every node runs the text of the ConfigMap, and the status of every Service is current.
+
+    Each pod has the annotation for the text.
+    """
 
     snapshot: Snapshot
     observed: Observed
@@ -55,16 +60,21 @@ def settled(snapshot: Snapshot) -> Settled:
         for key in sorted(keys):
             plan_and_carry_out(snapshot, observed, Key(kind, key))
     for key in snapshot.groups:
-        assert not plan_and_carry_out(snapshot, observed, Key(KeyKind.GROUP, key))
+        turns = iter(range(_PATIENCE))  # a plan annotates some pods
+        while plan_and_carry_out(snapshot, observed, Key(KeyKind.GROUP, key)):
+            next(turns)
     return Settled(snapshot, observed)
 
 
 def _pod(group: KeepalivedGroup, node: str) -> Pod:
-    """The ready pod of *group* on *node*."""
+    """The ready pod of the DaemonSet of *group* on *node*."""
     metadata = group.metadata
     return Pod(
         metadata=Metadata(
-            name=f"{metadata.name}-{node}", namespace=metadata.namespace, labels={names.GROUP_LABEL: metadata.name}
+            name=f"{metadata.name}-{node}",
+            namespace=metadata.namespace,
+            labels={names.GROUP_LABEL: metadata.name},
+            owner_references=[OwnerReference("apps/v1", names.DAEMON_SET, metadata.name, "u", controller=True)],
         ),
         spec=PodSpec(node_name=node),
         status=PodStatus(conditions=[PodCondition(type="Ready", status="True")]),
@@ -110,6 +120,10 @@ def carry_out(snapshot: Snapshot, observed: Observed, write: Write) -> None:
                 None, msgspec.convert(whole, ConfigMap) if is_text else msgspec.convert(whole, DaemonSet)
             )
             observed.records.applied[record_key(write)] = AppliedObject(digest(body), "u", 1)
+        case PodAnnotation(key, value, group):
+            pod = observed.objects.pods[group][key]
+            metadata = msgspec.structs.replace(pod.metadata, annotations={names.CONFIG_HASH_ANNOTATION: value})
+            observed.objects.store(pod, msgspec.structs.replace(pod, metadata=metadata))
 
 
 def with_status(obj: Any, patch: Json) -> Any:
