@@ -14,7 +14,7 @@ from typing import Final
 from kavip import names
 from kavip.agent.config.model import ConflictDetection, MountedConfig, NextConfig, RefusedConfig
 from kavip.api.agent import ProblemCode
-from kavip.api.agentconfig import AgentConfig, decode_config
+from kavip.api.agentconfig import AgentConfig, decode_config, named_group
 from kavip.api.spans import read_spans
 from kavip.vrrp import compact, operatorconfig
 from kavip.vrrp.compact import Unreadable
@@ -76,6 +76,11 @@ def read(config_dir: Path, passwords: PasswordFiles) -> MountedConfig | RefusedC
         return RefusedConfig(ProblemCode.MOUNT_UNREADABLE, message)
     except UnicodeDecodeError:
         return RefusedConfig(ProblemCode.MOUNT_INVALID, "the ConfigMap holds bytes that are not UTF-8")
+    found = _mounted(files, passwords)
+    return replace(found, group=named_group(files.agent)) if isinstance(found, RefusedConfig) else found
+
+
+def _mounted(files: _Files, passwords: PasswordFiles) -> MountedConfig | RefusedConfig:
     config = decode_config(files.agent)
     if config is None:
         message = f"{names.AGENT_KEY} in the ConfigMap is not what this version of kavip writes"

@@ -29,8 +29,8 @@ class StatusReporter:
         self.status = replace(self.status, version=version)
 
     def record_group(self, group: str) -> None:
-        """Record the *group* of the mounted configuration, also if this is refused: the others ask for it."""
-        self.status = replace(self.status, group=group)
+        """Record the *group* of the mount, also if this is refused: others read no answer of another group."""
+        self.status = replace(self.status, group=group or self.status.group)
 
     def record_outcome(
         self,

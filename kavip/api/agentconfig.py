@@ -129,6 +129,20 @@ def decode_config(text: str | bytes) -> AgentConfig | None:
         return None
 
 
+class _Named(Wire, frozen=True):
+    """The part of ``agent.json`` that every version writes."""
+
+    group: str = ""
+
+
+def named_group(text: str | bytes) -> str:
+    """The group in ``agent.json``, also in that of another version; "" if *text* is not one."""
+    try:
+        return msgspec.json.decode(text, type=_Named).group
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""
+
+
 def _sparse(value: msgspec.Struct) -> dict[str, object]:
     """*value* without defaults; msgspec compares by identity, so it keeps an empty string that was decoded."""
     found = ((each, getattr(value, each.name)) for each in _fields(type(value)))

@@ -154,6 +154,7 @@ def the_lan_answers(answer: Answer, hardware: str = "") -> Callable[[Reconciler]
     return before
 
 
+NAMELESS: Final = ("mount gone", "mount is no text", "agent.json damaged")
 CASES: Final[dict[str, Case]] = {
     "nothing": Case(),
     "mount gone": Case(files={}, refused=ProblemCode.MOUNT_UNREADABLE),
@@ -326,6 +327,20 @@ async def test_a_problem_has_its_code(name: str, tmp_path: Path) -> None:
     raw = json.loads(body)
     assert raw["refusedCode"] == case.refused.value and bool(raw["refused"]) is bool(case.refused)
     assert bool(raw["nextRefused"]) is bool(case.next_refused)
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_a_problem_is_that_of_its_group(name: str, tmp_path: Path) -> None:
+    """Also if the agent has never read a configuration that it can use: a controller ignores other groups' answers."""
+    found = decode_state(await reported(CASES[name], tmp_path)).group
+    assert found == ("" if name in NAMELESS else "lb/edge")
+
+
+async def test_another_version_of_the_mount_names_its_group(tmp_path: Path) -> None:
+    """The rest cannot be used."""
+    files = {"keepalived.conf": TEXT.encode(), "agent.json": b'{"configHash": ["new"], "group": "lb/edge"}'}
+    state = decode_state(await reported(Case(files=files), tmp_path))
+    assert (state.group, state.refused_code) == ("lb/edge", ProblemCode.MOUNT_INVALID)
 
 
 @pytest.mark.parametrize("name", CASES)

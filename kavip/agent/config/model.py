@@ -161,11 +161,16 @@ class LocalizedConfig:
 
 @dataclass(frozen=True, slots=True)
 class RefusedConfig:
-    """Why a configuration does not run. The *message* is one line, without text from any file."""
+    """
+    Why a configuration does not run. The *message* is one line, without text from any file.
+
+    *group*: that of the mount, if it can be read.
+    """
 
     code: ProblemCode
     message: str
     excluded: tuple[Exclusion, ...] = ()
+    group: str = ""
 
     @property
     def problem(self) -> NodeProblem:
