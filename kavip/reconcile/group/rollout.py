@@ -160,13 +160,19 @@ def _texts_after(before: Mapping[str, Address], change: Change[VirtualIP]) -> Ma
     return found
 
 
-def _hosts(pods: Sequence[Pod], desired: Desired) -> dict[str, str]:
+def _hosts(pods: Sequence[Pod], desired: Desired) -> Mapping[str, str]:
     """The host of each node's agent; nodes without a known address are absent."""
     model = desired.configuration.model
-    sources = dict(model.instances[0].sources) if model and model.instances else {}
-    host_ips = {pod.spec.node_name: read_address(pod.status.host_ip) for pod in pods}
-    named = ((node.metadata.name, node) for node in desired.all_nodes)
-    hosts = {name: _host(node, host_ips.get(name), sources.get(name)) for name, node in named}
+    sources = model.instances[0].sources if model and model.instances else ()
+    return desired.members.memory.last(_hosts_of, "", tuple(pods), tuple(desired.all_nodes), sources)
+
+
+def _hosts_of(
+    pods: tuple[Pod, ...], nodes: tuple[Node, ...], sources: tuple[tuple[str, Address], ...]
+) -> Mapping[str, str]:
+    host_ips, known = {pod.spec.node_name: read_address(pod.status.host_ip) for pod in pods}, dict(sources)
+    named = ((node.metadata.name, node) for node in nodes)
+    hosts = {name: _host(node, host_ips.get(name), known.get(name)) for name, node in named}
     return {name: host for name, host in hosts.items() if host}
 
 

@@ -139,11 +139,7 @@ def next_peers(
         known = {name for name, peer in final.items() if name in listed or _is_accepted(peer, running)}
         order = _Order(homes, levels_of(final.values()), behind_of(final.keys(), turns_of(final.values())))
         listed = _next_listed(listed, known | (listed & status.pods), seeds, order)
-    peers = tuple(
-        _peer(name, final.get(name), running, is_listed=name in listed, is_complete=is_complete)
-        for name in sorted(listed | final.keys())
-    )
-    return memory.same("peers", peers)
+    return memory.last(_peers, "", final, running, frozenset(listed), is_complete)
 
 
 def is_final(
@@ -157,7 +153,7 @@ def is_final(
 ) -> bool:
     """Whether *peers* are the final state of *nodes*, of a group with *spec*."""
     final = memory.last(_final_peers, "", tuple(nodes), status.running, spec, lacking)
-    return sorted(final.values(), key=_NAME) == sorted(peers, key=_NAME)
+    return memory.last(_are_equal, "", final, tuple(peers))
 
 
 def _is_overdue(pod: Pod, now: datetime) -> bool:
@@ -212,6 +208,19 @@ def _is_accepted(peer: Peer, running: RunningNodes) -> bool:
     return all(
         (address := peer.address(family)) is None or address in running.accepted_from(peer.name, family)
         for family in running.families
+    )
+
+
+def _are_equal(final: Mapping[str, Peer], peers: tuple[Peer, ...]) -> bool:
+    return sorted(final.values(), key=_NAME) == sorted(peers, key=_NAME)
+
+
+def _peers(
+    final: Mapping[str, Peer], running: RunningNodes, listed: frozenset[str], is_complete: bool
+) -> tuple[Peer, ...]:
+    return tuple(
+        _peer(name, final.get(name), running, is_listed=name in listed, is_complete=is_complete)
+        for name in sorted(listed | final.keys())
     )
 
 

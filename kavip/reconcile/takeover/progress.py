@@ -124,7 +124,9 @@ def takeover_of(
     data = (configmap.data if configmap else None) or {}
     approved = group.metadata.annotation(names.TAKE_OVER_ANNOTATION) == "true"
     begun = names.TAKE_OVER_KEY in data
-    old = {pod.spec.node_name: pod for pod in pods if is_old(pod, group)}
+    old, new = dict[str, Pod](), dict[str, Pod]()
+    for pod in pods:
+        (old if is_old(pod, group) else new)[pod.spec.node_name] = pod
     is_operators = begun or (configmap is not None and names.AGENT_KEY not in data)
     nodes = snapshot.group_nodes(group)
     return Takeover(
@@ -132,7 +134,7 @@ def takeover_of(
         approved=approved,
         begun=begun,
         old=dict(sorted(old.items())),
-        new={pod.spec.node_name: pod for pod in pods if not is_old(pod, group)},
+        new=new,
         instances=operatorconfig.read_instances(data.get(names.CONFIG_KEY, "")) if is_operators and old else (),
         leaders=_recorded_leaders(data.get(names.AGENT_KEY, "")) if approved or (begun and old) else frozenset(),
         config_lost=configmap is None,
@@ -145,11 +147,11 @@ def takeover_of(
 
 def is_old(pod: Pod, group: KeepalivedGroup) -> bool:
     """Whether *pod* was made from keepalived-operator's template; its DaemonSet may be gone."""
-    owner = controller_of(pod.metadata)
-    if owner is not None and (owner.kind, owner.name) != (names.DAEMON_SET, group.metadata.name):
-        return False
     containers = pod.spec.containers
-    return containers is not None and {each.name for each in containers} >= _OLD_CONTAINERS
+    if containers is None or not {each.name for each in containers} >= _OLD_CONTAINERS:
+        return False
+    owner = controller_of(pod.metadata)
+    return owner is None or (owner.kind, owner.name) == (names.DAEMON_SET, group.metadata.name)
 
 
 def _evicted(snapshot: Snapshot, group: KeepalivedGroup, old: Mapping[str, Pod]) -> tuple[str, ...]:
