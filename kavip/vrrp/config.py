@@ -9,7 +9,7 @@ word, a brace, a comment, a macro or a new line.
 import hashlib
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum, auto
 from functools import lru_cache
@@ -124,16 +124,26 @@ class Config:
     """
     A rendered configuration; *hash* identifies it everywhere.
 
-    *content*: the text as a ConfigMap for *target* has it, before it is packed if *is_packed*. *oversized* is set if
-    none can hold it.
+    *parts*: its head and its instances, in full. *content*: the text as a ConfigMap for *target* has it, before it is
+    packed if *is_packed*. *oversized* is set if none can hold it.
     """
 
-    text: str
+    parts: tuple[str, ...]
     hash: str
     content: str
     target: Target = PLAIN
     is_packed: bool = False
     oversized: Refusal | None = None
+
+    @property
+    def text(self) -> str:
+        """The text in full, which is joined from the parts: megabytes that few need."""
+        return "".join(self.parts)
+
+    @property
+    def size_in_full(self) -> int:
+        """The bytes of the text in full."""
+        return _size_of(self.parts)
 
     @property
     def size(self) -> int:
@@ -146,7 +156,7 @@ class Config:
         limits = [Limit(self.size, MOST_BYTES, LimitKind.CONFIG_MAP)]
         if self.is_packed:
             limits.append(Limit(len(self.content), MOST_UNPACKED, LimitKind.UNPACKED))
-        return max(*limits, Limit(len(self.text), MOST_EXPANDED, LimitKind.IN_FULL), key=lambda each: each.part)
+        return max(*limits, Limit(self.size_in_full, MOST_EXPANDED, LimitKind.IN_FULL), key=lambda each: each.part)
 
     @property
     def excess(self) -> float:
@@ -160,7 +170,7 @@ class Config:
             return f"{self.size:,} bytes, and a ConfigMap holds {MOST_BYTES:,}"
         if self.is_packed and len(self.content) > MOST_UNPACKED:
             return f"{len(self.content):,} bytes unpacked, and an agent reads {MOST_UNPACKED:,}"
-        return f"{len(self.text):,} bytes in full, and an agent reads {MOST_EXPANDED:,}"
+        return f"{self.size_in_full:,} bytes in full, and an agent reads {MOST_EXPANDED:,}"
 
 
 def render(model: Model, target: Target = PLAIN, *, memory: Memory = KEEPS_NOTHING) -> Config:
@@ -171,10 +181,10 @@ def render(model: Model, target: Target = PLAIN, *, memory: Memory = KEEPS_NOTHI
     """
     blocks = [(each.name, memory.last(_block, each.name, each, memory)) for each in model.instances]
     parts = [("", memory.same("head", _HEAD.render(model=model, track_dir=TRACK_DIR))), *blocks]
-    lines = [part for _, part in parts]
-    text = "".join(lines)
-    content = encode(parts, memory) if _is_compact(model, text, target) else ""
-    found = Config(text, _hash_of(lines, memory), content or text, target, _is_packed(content or text, target))
+    texts = tuple(part for _, part in parts)
+    content = encode(parts, memory) if _is_compact(model, _size_of(texts), target) else ""
+    content = content or "".join(texts)
+    found = Config(texts, _hash_of(texts, memory), content, target, _is_packed(content, target))
     if found.is_packed:
         pack(found.content, memory)  # all who pack this text now get this result
     return replace(found, oversized=_oversized(model, found)) if found.excess > 1 else found
@@ -201,10 +211,14 @@ def _hash_of(parts: Sequence[str], memory: Memory) -> str:
     return found.hexdigest()[:HASH_LENGTH]
 
 
-def _is_compact(model: Model, text: str, target: Target) -> bool:
+def _size_of(parts: Iterable[str]) -> int:
+    return sum(map(len, parts))
+
+
+def _is_compact(model: Model, size: int, target: Target) -> bool:
     use = target.notations.compact
-    is_needed = len(text) + target.agent_bytes > MOST_BYTES
-    return _is_used(use, is_needed, lambda part: is_large(model, text, part=part))
+    is_needed = size + target.agent_bytes > MOST_BYTES
+    return _is_used(use, is_needed, lambda part: is_large(model, size, part=part))
 
 
 def _is_packed(content: str, target: Target) -> bool:
@@ -223,10 +237,10 @@ def _is_used(use: Use, is_needed: bool, is_worth: Callable[[float], bool]) -> bo
     return False
 
 
-def is_large(model: Model, text: str, *, part: float = 1.0) -> bool:
-    """Whether *text* of *model* is larger than this *part* of what makes the compact notation worth it."""
+def is_large(model: Model, size: int, *, part: float = 1.0) -> bool:
+    """Whether *size*, that of the text of *model*, exceeds this *part* of what makes the compact notation worth it."""
     repeated = sum(len(each.priorities) + len(each.sources) + len(each.peers) for each in model.instances[1:])
-    return len(text) > LARGE * part and repeated > REPEATED * part
+    return size > LARGE * part and repeated > REPEATED * part
 
 
 def _block(instance: Instance, memory: Memory) -> str:

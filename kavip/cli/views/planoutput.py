@@ -190,7 +190,7 @@ def _contents(simulated: Simulation) -> Mapping[str, _Content]:
             key = f"{metadata['namespace']}/{metadata['name']}"
             content = unpacked(text)
             target = Target(agent_bytes=size - len(text))
-            held = Config(simulated.configurations[key], "", content, target, is_packed(text))
+            held = Config((simulated.configurations[key],), "", content, target, is_packed(text))
             used = {"compact": is_compact(content), "packed": held.is_packed}
             notation = " and ".join(name for name, is_used in used.items() if is_used)
             found[key] = _Content(size, held.nearest, notation)

@@ -178,7 +178,12 @@ def _wanted(instances: Iterable[Instance], states: Mapping[str, NodeState]) -> M
     """By node, the instances whose VIPs it will hold: it is their master, or will be the first one."""
     masters, wanted = masters_by_instance(states), dict[str, list[Instance]]()
     for each in instances:
-        first, _ = max(each.priorities, key=itemgetter(1), default=("", 0))
-        for node in masters.get(each.name) or (first,):
+        for node in masters.get(each.name) or (_first_of(each),):
             wanted.setdefault(node, []).append(each)
     return wanted
+
+
+def _first_of(instance: Instance) -> str:
+    """The node that ranks first; "" without one."""
+    node, _ = max(instance.priorities, key=itemgetter(1), default=("", 0))
+    return node

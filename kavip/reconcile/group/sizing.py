@@ -60,7 +60,9 @@ def fit(members: Shards, build: Build) -> Fitted:
 def _remedy(model: Model, text: Config) -> str:
     """What helps; a shorter notation, too, if only the agents keep it from being used."""
     uses = text.target.notations
-    wanted = [Capability.COMPACT_TEXT] if uses.compact is Use.NEVER and config.is_large(model, text.text) else []
+    wanted = (
+        [Capability.COMPACT_TEXT] if uses.compact is Use.NEVER and config.is_large(model, text.size_in_full) else []
+    )
     wanted += [Capability.PACKED_TEXT] if uses.packed is Use.NEVER else []
     if not wanted:
         return config.remedy(model)

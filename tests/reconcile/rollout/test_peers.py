@@ -85,7 +85,7 @@ def test_the_wait_for_a_first_answer_is_measured_by_the_monotonic_clock() -> Non
 def test_all_join_at_once_where_nothing_runs() -> None:
     """The first text of a group lists every node."""
     assert next_peers(nodes("n2", "n1"), RolloutStatus(), seeds=SEEDS) == tuple(map(peer_of, nodes("n1", "n2")))
-    assert next_peers(nodes("n1"), status(Config("", "", "")), seeds=SEEDS) == tuple(map(peer_of, nodes("n1")))
+    assert next_peers(nodes("n1"), status(Config((), "", "")), seeds=SEEDS) == tuple(map(peer_of, nodes("n1")))
 
 
 def test_a_new_node_is_a_peer_before_it_sends() -> None:
