@@ -171,7 +171,6 @@ class Reconciler:
             mounted, left = await self._desired.read(self._reloader.installed)
         if self.peers.seconds_left <= NEAR:
             await asyncio.sleep(self.peers.seconds_left)
-        self._reporter.record_group(mounted.group)
         if isinstance(mounted, MountedConfig):
             self.feeds.endpoints.configure(mounted.locals)
             mounted = self.peers.configure(mounted, self._reloader.installed if daemon else None)

@@ -28,10 +28,6 @@ class StatusReporter:
         """Record keepalived's *version*."""
         self.status = replace(self.status, version=version)
 
-    def record_group(self, group: str) -> None:
-        """Record the *group* of the mount, also if this is refused: others read no answer of another group."""
-        self.status = replace(self.status, group=group or self.status.group)
-
     def record_outcome(
         self,
         mounted: MountedConfig | RefusedConfig,
@@ -42,7 +38,7 @@ class StatusReporter:
         missing: frozenset[str] = frozenset(),
     ) -> None:
         """
-        Record the *outcome* of *mounted*.
+        Record the *outcome* of *mounted*, and its group: others read no answer without it, and this one is complete.
 
         *failure*: why keepalived did not run the configuration at the last attempt; it is None again after a dump has
         shown the configuration. *notes* are further problems of the node, *missing* the interfaces that it lacks.
@@ -60,7 +56,8 @@ class StatusReporter:
         self._record_excluded(outcome)
         if isinstance(mounted, MountedConfig):
             self.status = replace(self.status, wanted_hash=mounted.config_hash)
-        self.status = replace(self.status, refused=refused, notes=found, missing=missing)
+        group = mounted.group or self.status.group
+        self.status = replace(self.status, group=group, refused=refused, notes=found, missing=missing)
 
     def record_reload(self, problem: NodeProblem | None) -> None:
         """Record why keepalived does not run the configuration; None: it does."""

@@ -69,6 +69,7 @@ GOODBYE: Final = 6.0
 _SECONDS: Final = 3.0  # an agent on a busy node may be late; silence lets a joining node go on without it
 _LARGEST: Final = 1 << 20
 _MOST_AT_ONCE: Final = 8
+_LIST: Final = "a list of the nodes"  # what this node waits for, as for a node
 
 log = structlog.get_logger()
 
@@ -145,7 +146,8 @@ class PeerFollower:
         self._is_in_multicast = runs_multicast(running)
         self._decide(self._group)
         if self._is_in_multicast:
-            return RefusedConfig(ProblemCode.WAITS_FOR_PEER, f"leaves multicast later: it waits for {self._waits_for}")
+            message = f"leaves multicast later: it waits for {self._waits_for}"
+            return RefusedConfig(ProblemCode.WAITS_FOR_PEER, message, group=mounted.group)
         peers, first = self._applied = self._wanted(self._group)
         text = with_nodes(mounted.text, mounted.group, peers, first=first)
         return replace(mounted, text=text, config_hash=hash_of(text))
@@ -280,7 +282,7 @@ class PeerFollower:
         if self._own.sends or self._may_begin(now):
             sends, waits_for = next_sources(self._record, group.nodes, self._contacts, own=self._own, now=now)
         else:
-            sends, waits_for = self._own.sends, "a list of the nodes, or a node that takes part"
+            sends, waits_for = self._own.sends, f"{_LIST}, or a node that takes part"
         if sends != self._own.sends:
             peers = len(self._record.accepted.keys() - {self._own.name})
             log.info("takes part" if sends else "takes no part", sources=sorted(map(str, sends.values())), peers=peers)
@@ -288,12 +290,13 @@ class PeerFollower:
         self.problems = tuple(self._problems(group))
 
     def _must_wait_for_switch(self) -> bool:
-        """Whether keepalived must stay in multicast; the instant is decided here, and kept."""
-        others = self._record.accepted.keys() - {self._own.name}
+        """
+        Whether keepalived must stay in multicast; the instant is decided here, and kept.
+
+        Without a list of the nodes none is announced, but that of another node counts: all others leave then.
+        """
+        others = {_LIST} if self._must_read_nodes else self._record.accepted.keys() - {self._own.name}
         now = self._wall_clock()
-        if self._must_read_nodes:
-            self._waits_for = "a list of the nodes"
-            return True
         self._switch_at, name = switch_time(self._switch_at, self._file, others, self._contacts, now=now)
         self._waits_for = name or timestamp(self._switch_at)
         self._is_in_multicast = name != "" or now < self._switch_at

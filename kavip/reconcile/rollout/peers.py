@@ -139,7 +139,7 @@ def next_peers(
         known = {name for name, peer in final.items() if name in listed or _is_accepted(peer, running)}
         order = _Order(homes, levels_of(final.values()), behind_of(final.keys(), turns_of(final.values())))
         listed = _next_listed(listed, known | (listed & status.pods), seeds, order)
-    return memory.last(_peers, "", final, running, frozenset(listed), is_complete)
+    return memory.same("peers", memory.last(_peers, "", final, running, frozenset(listed), is_complete))
 
 
 def is_final(

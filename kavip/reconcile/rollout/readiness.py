@@ -97,7 +97,8 @@ def _unprepared(state: NodeState, running_hash: str, following: Revision) -> str
     if state.config_hash != running_hash and not _runs_nothing(state):
         return state.refused or "it does not run the current configuration yet"
     if state.prepared != following.digest:
-        return "it has not prepared the change yet; if that stays so, its agent is of an older kavip: replace its pod"
+        older = "it has not prepared the change yet; if that stays so, its agent is of an older kavip: replace its pod"
+        return state.refused or older
     return ""
 
 

@@ -109,6 +109,9 @@ def test_peers_are_computed_once_until_a_node_or_the_text_changes() -> None:
     peers = next_peers(found, ready, seeds=SEEDS, memory=memory)
     assert is_final(peers, found, ready, memory=memory)
     assert next_peers(found, ready, seeds=SEEDS, memory=memory) is peers
+    behind = status(two, n1=two.hash, n2="before")
+    assert not behind.is_complete(["n1", "n2"])
+    assert next_peers(found, behind, seeds=SEEDS, memory=memory) is peers
     moved = [found[0], build.node("n2", "192.0.2.99")]
     assert not is_final(peers, moved, ready, memory=memory)
     assert next_peers(moved, ready, seeds=SEEDS, memory=memory) == next_peers(moved, ready, seeds=SEEDS)

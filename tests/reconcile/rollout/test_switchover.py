@@ -15,7 +15,7 @@ from kavip import names
 from kavip.api.agent import ProblemCode
 from kavip.api.group import PasswordAuth, SecretRef
 from kavip.api.instant import instant_text
-from kavip.reconcile.observed.agentstates import Contact
+from kavip.reconcile.observed.agentstates import Contact, NodeState
 from kavip.reconcile.rollout import readiness, switchover
 from kavip.reconcile.rollout.configmap import PublishedRevisions, Revision, settings_of
 from tests.reconcile.group.settledgroup import PROGRAMMED, WEB, annotations, condition, serving, settled
@@ -116,6 +116,13 @@ def test_a_node_that_is_not_ready_is_named_and_waited_for(name: str) -> None:
     assert {node.runs for node in site.nodes} == {before}
     site.nodes[1] = Node("n2", mounted=site.nodes[1].mounted, runs=site.nodes[1].runs)
     site.until(lambda: is_done(site), seconds=400)
+
+
+def test_a_node_that_can_use_no_mount_gives_its_own_reason() -> None:
+    """It runs nothing, so the next text may be the correction; its agent is not an old one."""
+    assert readiness._unprepared(NodeState(config_hash="", refused="password: another"), "h", Revision("", "h2")) == (
+        "password: another"
+    )
 
 
 def test_a_node_without_an_answer_is_waited_for() -> None:
