@@ -73,9 +73,10 @@ def read(config_dir: Path, passwords: PasswordFiles) -> MountedConfig | RefusedC
         files = _read_files(config_dir)
     except OSError as error:
         message = f"the ConfigMap is not mounted, or lacks a key: {os.strerror(error.errno or 0)}"
-        return RefusedConfig(ProblemCode.MOUNT_UNREADABLE, message)
+        return RefusedConfig(ProblemCode.MOUNT_UNREADABLE, message, group=_group_in(config_dir))
     except UnicodeDecodeError:
-        return RefusedConfig(ProblemCode.MOUNT_INVALID, "the ConfigMap holds bytes that are not UTF-8")
+        message = "the ConfigMap holds bytes that are not UTF-8"
+        return RefusedConfig(ProblemCode.MOUNT_INVALID, message, group=_group_in(config_dir))
     found = _mounted(files, passwords)
     return replace(found, group=named_group(files.agent)) if isinstance(found, RefusedConfig) else found
 
@@ -155,9 +156,28 @@ def _next_text(content: bytes) -> str | None:
     return None if isinstance(text, Unreadable) else text
 
 
-def _read_files(config_dir: Path) -> _Files:
+def _group_in(config_dir: Path) -> str:
+    """The group of a mount of which something else cannot be read; "" if it is not there either."""
+    try:
+        folder = _open(config_dir)
+    except OSError:
+        return ""
+    try:
+        return named_group(_content(names.AGENT_KEY, folder=folder, limit=_MAX_BYTES))
+    except OSError:
+        return ""
+    finally:
+        os.close(folder)
+
+
+def _open(config_dir: Path) -> int:
+    """The folder that kubelet swaps."""
     swapped = config_dir / "..data"
-    folder = os.open(swapped if swapped.is_dir() else config_dir, os.O_RDONLY | os.O_DIRECTORY)
+    return os.open(swapped if swapped.is_dir() else config_dir, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _read_files(config_dir: Path) -> _Files:
+    folder = _open(config_dir)
     try:
         text, old = _texts(folder)
         agent = _content(names.AGENT_KEY, folder=folder, limit=_MAX_BYTES)

@@ -156,6 +156,7 @@ def the_lan_answers(answer: Answer, hardware: str = "") -> Callable[[Reconciler]
     return before
 
 
+LATER: Final = b'{"configHash": ["new"], "group": "lb/edge"}'
 GONE: Final = (ProblemCode.MOUNT_UNREADABLE, "it is gone")
 NAMELESS: Final = ("mount gone", "mount is no text", "agent.json damaged")
 CASES: Final[dict[str, Case]] = {
@@ -358,11 +359,21 @@ def test_a_mount_that_cannot_be_read_keeps_the_group() -> None:
     assert (reporter.status.group, reporter.status.refused) == ("lb/edge", NodeProblem(*GONE))
 
 
-async def test_another_version_of_the_mount_names_its_group(tmp_path: Path) -> None:
-    """The rest cannot be used."""
-    files = {"keepalived.conf": TEXT.encode(), "agent.json": b'{"configHash": ["new"], "group": "lb/edge"}'}
+@pytest.mark.parametrize(
+    ("files", "refused"),
+    [
+        ({"keepalived.conf": TEXT.encode(), "agent.json": LATER}, ProblemCode.MOUNT_INVALID),
+        ({"keepalived.conf": b"\xff", "agent.json": LATER}, ProblemCode.MOUNT_INVALID),
+        ({"agent.json": LATER}, ProblemCode.MOUNT_UNREADABLE),
+    ],
+    ids=["another version", "no text", "a key is missing"],
+)
+async def test_a_mount_that_cannot_be_used_names_its_group(
+    files: Mapping[str, bytes], refused: ProblemCode, tmp_path: Path
+) -> None:
+    """If only that can be read."""
     state = decode_state(await reported(Case(files=files), tmp_path))
-    assert (state.group, state.refused_code) == ("lb/edge", ProblemCode.MOUNT_INVALID)
+    assert (state.group, state.refused_code) == ("lb/edge", refused)
 
 
 @pytest.mark.parametrize("name", CASES)
