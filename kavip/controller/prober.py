@@ -244,7 +244,12 @@ class AgentProber:
         return page
 
     async def _read(self, probe: "_NodeProbe", body: bytes, *, url: str, asked: datetime) -> NodeState | None:
-        """The state in *body*; None: another group's agent has the port, or the node has left the group meanwhile."""
+        """
+        The state in *body*; None: it is of another group's agent, which has the port, or of another node.
+
+        A machine that was installed again under another name has the address of the Node that it was before. Also None
+        if the node has left the group meanwhile.
+        """
         target = self._targets.get(probe.group)
 
         def spend(size: int) -> None:
@@ -254,7 +259,8 @@ class AgentProber:
             body, probe.group, probe.node, target=target, url=url, asked=asked, spend=spend
         )
         now = self._targets.get(probe.group)
-        if answer.group != probe.group or now is None or probe.node not in now.hosts:
+        is_ours = answer.group == probe.group and answer.node in ("", probe.node)
+        if not is_ours or now is None or probe.node not in now.hosts:
             return None
         probe.tally = collisions.follow(probe.tally, answer.counts, at=self._clock())
         probe.repeats += not answer.is_current

@@ -42,12 +42,13 @@ T = TypeVar("T")
 
 class StateAnswer(NamedTuple):
     """
-    The answer of an agent of *group*: its *state*, and its *counts* of adverts from outside.
+    The answer of an agent of *group* on *node*: its *state*, and its *counts* of adverts from outside.
 
     *is_current*: False if the state has changed while it was read in two requests.
     """
 
     group: str
+    node: str
     state: NodeState
     counts: Mapping[Trace, int]
     is_current: bool = True
@@ -222,7 +223,7 @@ class StateReader:
             partial(node_state, report, wanted=wanted, placement=placement, asked=asked, answered=answered),
             received.size,
         )
-        return StateAnswer(report.group, state, counts_of(report))
+        return StateAnswer(report.group, report.node, state, counts_of(report))
 
     async def _run(self, function: Callable[[], T], size: int) -> T:
         """The result of *function*, which is pure and reads *size* bytes."""

@@ -17,7 +17,6 @@ PATIENCE = 60.0  # seconds, generous for a busy machine
 def state(config_hash: str, *vips: str, vrrp: str = "BACKUP", refused: str = "") -> dict[str, Any]:
     """An agent's response to ``/state``."""
     return {
-        "node": "n1",
         "group": "lb/edge",
         "configHash": config_hash,
         "wantedHash": config_hash,

@@ -305,3 +305,15 @@ async def test_a_target_set_before_the_start_is_polled() -> None:
             await changed_groups.get()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_the_answer_of_another_node_counts_as_silence() -> None:
+    """A machine was installed again as n2, and the Node n1 that it was before still has its address."""
+    agent = Agent(lambda: web.json_response({**state("h1"), "node": "n2"}))
+    async with serving(agent) as port, watching(interval=0.01) as (probe, changed_groups):
+        probe.set_target("lb/edge", ProbeTarget({"n1": "127.0.0.1", "n2": "127.0.0.1"}, port, "h1"))
+        async with asyncio.timeout(PATIENCE):
+            await changed_groups.get()
+            while agent.requests < 10:
+                await asyncio.sleep(0.01)
+        assert list(probe.agents.states_of("lb/edge")) == ["n2"]
