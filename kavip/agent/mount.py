@@ -7,6 +7,8 @@ they always belong together.
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -159,26 +161,25 @@ def _next_text(content: bytes) -> str | None:
 def _group_in(config_dir: Path) -> str:
     """The group of a mount of which something else cannot be read; "" if it is not there either."""
     try:
-        folder = _open(config_dir)
+        with _opened(config_dir) as folder:
+            return named_group(_content(names.AGENT_KEY, folder=folder, limit=_MAX_BYTES))
     except OSError:
         return ""
+
+
+@contextmanager
+def _opened(config_dir: Path) -> Iterator[int]:
+    """The descriptor of the folder that kubelet swaps."""
+    swapped = config_dir / "..data"
+    folder = os.open(swapped if swapped.is_dir() else config_dir, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        return named_group(_content(names.AGENT_KEY, folder=folder, limit=_MAX_BYTES))
-    except OSError:
-        return ""
+        yield folder
     finally:
         os.close(folder)
 
 
-def _open(config_dir: Path) -> int:
-    """The folder that kubelet swaps."""
-    swapped = config_dir / "..data"
-    return os.open(swapped if swapped.is_dir() else config_dir, os.O_RDONLY | os.O_DIRECTORY)
-
-
 def _read_files(config_dir: Path) -> _Files:
-    folder = _open(config_dir)
-    try:
+    with _opened(config_dir) as folder:
         text, old = _texts(folder)
         agent = _content(names.AGENT_KEY, folder=folder, limit=_MAX_BYTES)
         try:
@@ -186,8 +187,6 @@ def _read_files(config_dir: Path) -> _Files:
         except FileNotFoundError:
             following = None
         return _Files(text, old, agent, following)
-    finally:
-        os.close(folder)
 
 
 def _texts(folder: int) -> tuple[str, str]:

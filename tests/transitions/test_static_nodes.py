@@ -27,7 +27,8 @@ from tests.transitions.recording import Recording, instances, requested, router_
 pytestmark = [pytest.mark.netns, pytest.mark.apiserver]
 
 VIP, VIP6 = "192.0.2.200", "2001:db8:2::200"
-NOBODY = "192.0.2.250"
+UNUSED = "192.0.2.250"
+"""An address that no machine has."""
 ROUTER_ID = 213
 """n3 ranks first with it, then n1, then n2, each far ahead of the next one; n1 ranks first as the bootstrap node."""
 ROLE = "node-role.kubernetes.io/control-plane"
@@ -326,7 +327,7 @@ def test_multicast_is_left_when_every_node_has_the_file(static: StaticCluster) -
         static.pods["n1"].start_agent()
         static.wait_for_refusal("n1", "n3")
         static.wait_for_master("n3")
-        static.give_access(NOBODY)
+        static.give_access(UNUSED)
         static.pods["n3"].config.swap(following)
         static.wait_for_refusal("n3", "a list of the nodes")
         time.sleep(LEAD + 2)  # in which the others would leave multicast if n3 had said that it can

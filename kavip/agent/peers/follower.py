@@ -69,7 +69,7 @@ GOODBYE: Final = 6.0
 _SECONDS: Final = 3.0  # an agent on a busy node may be late; silence lets a joining node go on without it
 _LARGEST: Final = 1 << 20
 _MOST_AT_ONCE: Final = 8
-_LIST: Final = "a list of the nodes"  # what this node waits for, as for a node
+_LIST: Final = "a list of the nodes"  # in the place of a node to wait for: no node has such a name
 
 log = structlog.get_logger()
 

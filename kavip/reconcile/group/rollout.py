@@ -164,7 +164,7 @@ def _hosts(pods: Sequence[Pod], desired: Desired) -> Mapping[str, str]:
     """The host of each node's agent; nodes without a known address are absent."""
     model = desired.configuration.model
     sources = model.instances[0].sources if model and model.instances else ()
-    return desired.members.memory.last(_hosts_of, "", tuple(pods), tuple(desired.all_nodes), sources)
+    return desired.members.memory.last(_hosts_of, "", tuple(pods), desired.all_nodes, sources)
 
 
 def _hosts_of(

@@ -59,10 +59,8 @@ def fit(members: Shards, build: Build) -> Fitted:
 
 def _remedy(model: Model, text: Config) -> str:
     """What helps; a shorter notation, too, if only the agents keep it from being used."""
-    uses = text.target.notations
-    wanted = (
-        [Capability.COMPACT_TEXT] if uses.compact is Use.NEVER and config.is_large(model, text.size_in_full) else []
-    )
+    uses, is_large = text.target.notations, config.is_large(model, text.size_in_full)
+    wanted = [Capability.COMPACT_TEXT] if uses.compact is Use.NEVER and is_large else []
     wanted += [Capability.PACKED_TEXT] if uses.packed is Use.NEVER else []
     if not wanted:
         return config.remedy(model)
