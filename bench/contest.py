@@ -25,7 +25,7 @@ from hack.testbed.audit import AuditLog
 
 WARMING: Final = 1
 TURNS: Final = 5
-SETTLED: Final = 1.5  # seconds in which everything that follows a creation is done: pools are written once a second
+SETTLED: Final = 2.5  # seconds in which everything that follows a creation is done: pools are written a second later
 QUIET: Final = 3.0  # seconds without a write after which a controller has finished
 PATIENCE: Final = 300.0
 LOCAL: Final[dict[str, Any]] = {"externalTrafficPolicy": "Local"}

@@ -21,7 +21,7 @@ from kavip import names
 GOAL = 1.25  # times the bare client
 PAIRS = 7
 WARMING = 2  # pairs to warm up, which do not count
-PAUSE = 0.8  # seconds between measurements, for the work after an address, for example the text of a group
+PAUSE = 1.5  # seconds between measurements, for the work after an address, for example the text of a group
 PATIENCE = 60.0
 NO_CLASS: dict[str, Any] = {"loadBalancerClass": "bench.example/none"}  # of the bare client's Services
 

@@ -1,11 +1,14 @@
 """
-When a key may be reconciled: a first change is written at once, and those that follow it soon are written together.
+When a key may be reconciled, so that changes that come together are written together.
 
 What follows from many new Services, the configurations of groups and the numbers of pools, would slow down the writes
-of their addresses. So the more groups or pools are written, the more changes of each are written together.
+of their addresses. So the more groups or pools are written, the more changes of each are written together. A group's
+first change is written at once. What is only a number for a reader, the counts of a pool and the progress of a group,
+is written a second after the first change.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from math import inf
 from typing import Final
@@ -15,10 +18,14 @@ from kavip.reconcile.plan import Key, KeyKind, Plan, StatusPatch
 from kavip.reconcile.service.throttle import WriteBudget
 from kavip.snapshot import Snapshot
 
+GROUP_DELAY: Final = 0.05
+"""Seconds by which the plan of a group is delayed, so that the write of the Service that caused it goes first."""
 FOLD: Final = 0.3
 """Seconds within which the changes of a group make one new configuration."""
+PROGRESS_INTERVAL: Final = 1.0
+"""Seconds by which a status of a group that only reports progress is delayed; most nodes have followed by then."""
 POOL_INTERVAL: Final = 1.0
-"""Seconds between two status writes of a pool, at least; :data:`FOLD` while addresses cool down."""
+"""Seconds by which the counts of a pool are delayed, at least. While addresses cool down: :data:`FOLD`."""
 GROUP_RATE: Final = 20.0
 """Configurations per second of all groups together; more if a group would wait longer than :data:`MOST_FOLD`."""
 MOST_FOLD: Final = 2.0
@@ -50,9 +57,31 @@ class Delays:
         """Delay nothing before :meth:`postpone` and :meth:`spend`."""
         self._snapshot, self._now, self._clock = snapshot, now, clock
         self._not_before: dict[Key, float] = {}  # when a group or pool may be reconciled again; the last change last
+        self._due: dict[Key, float] = {}  # when the counts of a pool that has changed are written
+        self._progress: dict[Key, float] = {}  # since when the progress of a group is withheld
         self._budget = WriteBudget()
         self._groups = _RateLimiter(GROUP_RATE, MOST_FOLD)
         self._pools = _RateLimiter(POOL_RATE, MOST_POOL_INTERVAL)
+
+    def first(self, key: Key) -> float:
+        """The seconds by which the plan of *key* is delayed after a change."""
+        match key.kind:
+            case KeyKind.GROUP:
+                return GROUP_DELAY
+            case KeyKind.POOL if self._has_only_counts(key.name):
+                now = self._clock()
+                if key not in self._due:
+                    self._due[key] = now + max(POOL_INTERVAL, self._pools.delay(now))
+                return max(0.0, self._due[key] - now)
+        return 0.0
+
+    def _has_only_counts(self, name: str) -> bool:
+        """Whether a change of pool *name* is none of the pool itself, and none of what it keeps about cool-downs."""
+        pool = self._snapshot.pools.get(name)
+        if pool is None or self._snapshot.ledger.cooldown.of(name):
+            return False
+        generations = {each.observed_generation for each in pool.status.conditions or ()}
+        return generations == {pool.metadata.generation}
 
     def of(self, key: Key) -> float:
         """The seconds until *key* may be reconciled; 0 or less: now."""
@@ -81,13 +110,29 @@ class Delays:
         if key.kind is KeyKind.SERVICE:
             return
         now, delay = self._clock(), spent * _GROUP_SHARE
-        if key.kind is KeyKind.POOL and plan.writes:
-            is_cooling = plan.requeue_after is not None
-            least, most = (FOLD, POOL_INTERVAL) if is_cooling else (POOL_INTERVAL, MOST_POOL_INTERVAL)
-            delay = min(max(least, self._pools.delay(now)), most)
+        if key.kind is KeyKind.POOL:
+            self._due.pop(key, None)
+            if not plan.writes or plan.requeue_after is None:
+                return
+            delay = min(max(FOLD, self._pools.delay(now)), POOL_INTERVAL)
         elif any(not isinstance(write, StatusPatch) for write in plan.writes):
             delay = max(delay, FOLD, self._groups.delay(now))
         self._hold(key, until=now + delay)
+
+    def without_progress(self, key: Key, plan: Plan) -> Plan:
+        """*plan* without a status that only reports progress, until :data:`PROGRESS_INTERVAL` has passed."""
+        patches = [each for each in plan.writes if isinstance(each, StatusPatch)]
+        if not patches or not all(each.is_progress for each in patches):
+            self._progress.pop(key, None)
+            return plan
+        now = self._clock()
+        wait = self._progress.setdefault(key, now) + PROGRESS_INTERVAL - now
+        if wait <= 0:
+            del self._progress[key]
+            return plan
+        if plan.requeue_after is not None:
+            wait = min(wait, plan.requeue_after)
+        return replace(plan, writes=tuple(each for each in plan.writes if each not in patches), requeue_after=wait)
 
     def prolong(self, group: Key, *, spent: float) -> None:
         """Postpone *group* in proportion for the *spent* seconds of its comparison, too."""

@@ -56,8 +56,6 @@ log = structlog.get_logger()
 
 WORKERS: Final = 32
 """Status writes in flight: five to seven times as fast as one after the other."""
-GROUP_DELAY: Final = 0.05
-"""Seconds by which the plan of a group is delayed, so that the write of the Service that caused it goes first."""
 _RESULTS: Final = {  # looked up once: labels() costs as much as a small plan
     (kind, result): RECONCILES.labels(kind, result) for kind in KeyKind for result in RESULTS
 }
@@ -135,8 +133,8 @@ class Worker:
         """Add *key*, whose plan may have changed."""
         if key.kind is KeyKind.SERVICE:
             self._dirty_since.setdefault(key, self._clock())
-        if key.kind is KeyKind.GROUP:
-            self._queue.add_after(key, GROUP_DELAY)
+        if delay := self._delays.first(key):
+            self._queue.add_after(key, delay)
         else:
             self._queue.add(key)
 
@@ -238,6 +236,7 @@ class Worker:
         plan, comparison = self._decide(key)
         assigns, was_claimed = self._assigns(key, plan), self._snapshot.ledger.is_expecting(key.name)
         self._record(key, plan)
+        plan = self._delays.without_progress(key, plan)
         self._delays.postpone(key, plan, spent=self._clock() - started)
         if isinstance(plan, ServicePlan) and plan.is_rewording and not self._queue.has_low_priority(key):
             self._queue.add_low_priority(key)

@@ -134,11 +134,16 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class StatusPatch:
-    """A patch of ``status``; *body* carries the resourceVersion that it was decided on."""
+    """
+    A patch of ``status``; *body* carries the resourceVersion that it was decided on.
+
+    *is_progress*: it reports nothing but how many nodes run the newest configuration, and how much that contains.
+    """
 
     kind: KeyKind
     key: str
     body: Json = field(hash=False)
+    is_progress: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,14 @@
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
+from math import inf
 
+import msgspec
 import pytest
 
+from kavip.api.address import parse_address
+from kavip.api.meta import Condition
+from kavip.api.pool import PoolStatus, VIPPool
 from kavip.controller.delays import (
     FOLD,
     GROUP_RATE,
@@ -13,6 +18,7 @@ from kavip.controller.delays import (
     MOST_POOL_INTERVAL,
     POOL_INTERVAL,
     POOL_RATE,
+    PROGRESS_INTERVAL,
     Delays,
 )
 from kavip.names import Reason
@@ -112,16 +118,26 @@ def test_the_more_keys_are_written_the_rarer_each_of_them(
     kind: KeyKind, plan: Plan, rate: float, least: float, most: float, count: int
 ) -> None:
     """All that change without an end share a rate, between the interval of one alone and the longest one."""
-    seconds, writes, keys = 0.0, 0, [Key(kind, f"lb/g{number}") for number in range(count)]
-    delays = Delays(Snapshot(), now=lambda: NOW, clock=lambda: seconds)
+    seconds, writes, names = 0.0, 0, [f"lb/g{number}" for number in range(count)]
+    snapshot = Snapshot() if plan.requeue_after else Snapshot.from_objects([counted(name) for name in names])
+    delays = Delays(snapshot, now=lambda: NOW, clock=lambda: seconds)
+    due = dict[Key, float]()
     while seconds < 40.0:
-        for key in keys:
-            if delays.of(key) <= 0:
+        for key in (Key(kind, name) for name in names):
+            due[key] = min(due.get(key, inf), seconds + delays.first(key))
+            if due[key] <= seconds and delays.of(key) <= 0:
                 delays.postpone(key, plan, spent=0.0)
                 writes += seconds >= 20.0
+                del due[key]
         seconds += 0.05
     interval = min(max(count / rate, least), most)
     assert writes / 20.0 == pytest.approx(count / interval, rel=0.2)
+
+
+def counted(name: str) -> VIPPool:
+    """A pool whose status is that of its spec."""
+    condition = Condition(type="Ready", status="True", observed_generation=1)
+    return msgspec.structs.replace(build.pool(name), status=PoolStatus(conditions=[condition]))
 
 
 def test_a_group_that_changes_once_waits_for_no_other() -> None:
@@ -158,17 +174,89 @@ async def test_changes_of_a_group_are_debounced() -> None:
 
 @pytest.mark.slow
 async def test_changes_of_pool_counts_are_debounced() -> None:
-    """Many changes during the pause after a write cause one more write, and no change causes none."""
+    """A pool without a status is written at once. Many changes of it within the interval are one write, at its end."""
     pool = Key(KeyKind.POOL, "edge")
     async with running_worker(build.pool()) as fixture:
-        fixture.queue.add(pool)
+        fixture.worker.add(pool)
         await fixture.until(lambda: fixture.writer.sent)
+        fixture.snapshot.put(counted("edge"))
+        began = asyncio.get_running_loop().time()
         for number in range(5):
             fixture.snapshot.put(web(f"shop/h{number}", holds=[f"192.0.2.{128 + number}"]))
-            fixture.queue.add(pool)
+            fixture.worker.add(pool)
             await asyncio.sleep(0.01)
-        assert len(fixture.writer.sent) == 1
-        fixture.seconds += POOL_INTERVAL
         await fixture.until(lambda: len(fixture.writer.sent) == 2)
+        assert asyncio.get_running_loop().time() - began >= POOL_INTERVAL
         (patch,) = [write for write in fixture.writer.sent[1].writes if isinstance(write, StatusPatch)]
         assert patch.body["status"]["ipv4"]["assigned"] == 5
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        build.pool(),
+        msgspec.structs.replace(counted("edge"), metadata=build.metadata("edge", generation=2)),
+        None,
+    ],
+    ids=["new", "edited", "deleted"],
+)
+def test_the_status_of_a_pool_that_changed_itself_waits_for_nothing(pool: VIPPool | None) -> None:
+    """Somebody has just applied it."""
+    delays = Delays(Snapshot.from_objects(filter(None, [pool])), now=lambda: NOW, clock=lambda: 0.0)
+    assert delays.first(Key(KeyKind.POOL, "edge")) == 0
+
+
+def test_a_cool_down_is_written_at_once() -> None:
+    """The next leader has to know of it."""
+    snapshot = Snapshot.from_objects([counted("edge"), web(holds=["192.0.2.130"])])
+    delays = Delays(snapshot, now=lambda: NOW, clock=lambda: 0.0)
+    key = Key(KeyKind.POOL, "edge")
+    assert delays.first(key) == POOL_INTERVAL
+    snapshot.ledger.cooldown.withdraw(parse_address("192.0.2.130"), WEB.name, now=NOW)
+    assert delays.first(key) == 0
+
+
+# --- the progress of a group ------------------------------------------------------------------------------------------
+PROGRESS = StatusPatch(KeyKind.GROUP, GROUP, {}, is_progress=True)
+URGENT = replace(PROGRESS, is_progress=False)
+
+
+def test_progress_is_withheld_until_its_interval_is_over() -> None:
+    """What else the plan writes is not. The group is planned again at the end, or earlier if the plan says so."""
+    seconds, (change,) = 10.0, CHANGE.writes
+    delays = Delays(Snapshot(), now=lambda: NOW, clock=lambda: seconds)
+    plan = replace(CHANGE, writes=(change, PROGRESS))
+    assert delays.without_progress(EDGE, plan) == replace(CHANGE, requeue_after=PROGRESS_INTERVAL)
+    seconds += PROGRESS_INTERVAL / 2
+    assert delays.without_progress(EDGE, plan).requeue_after == PROGRESS_INTERVAL / 2
+    assert delays.without_progress(EDGE, replace(plan, requeue_after=0.1)).requeue_after == 0.1
+    seconds += PROGRESS_INTERVAL / 2
+    assert delays.without_progress(EDGE, plan) is plan
+    assert delays.without_progress(EDGE, plan) == replace(CHANGE, requeue_after=PROGRESS_INTERVAL)
+
+
+@pytest.mark.parametrize("writes", [(), (URGENT,)], ids=["nothing to report", "an urgent status"])
+def test_an_urgent_status_ends_the_delay(writes: tuple[StatusPatch, ...]) -> None:
+    """It contains the progress; so does a status that needs no change any more."""
+    seconds = 10.0
+    delays = Delays(Snapshot(), now=lambda: NOW, clock=lambda: seconds)
+    delays.without_progress(EDGE, GroupPlan(writes=(PROGRESS,)))
+    plan = GroupPlan(writes=writes)
+    assert delays.without_progress(EDGE, plan) is plan
+    seconds += PROGRESS_INTERVAL
+    assert delays.without_progress(EDGE, GroupPlan(writes=(PROGRESS,))).writes == ()
+
+
+async def test_the_worker_writes_progress_with_the_next_plan_after_the_interval(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The queue brings the group again, without any change of it."""
+    plan = BegunPlan(GroupPlan(writes=(PROGRESS,)))
+    monkeypatch.setattr("kavip.controller.worker.begin_plan", lambda *_, **__: plan)
+    monkeypatch.setattr("kavip.controller.delays.PROGRESS_INTERVAL", 0.01)
+    async with running_worker(build.group()) as fixture:
+        fixture.queue.add(EDGE)
+        await fixture.until(lambda: not fixture.queue._dirty and fixture.queue._timers)
+        assert not fixture.writer.sent
+        fixture.seconds += 0.01
+        await fixture.until(lambda: fixture.writer.sent)

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from kavip.api import conditions
-from kavip.api.group import GroupStatus, KeepalivedGroup, NodesStatus
+from kavip.api.group import GroupStatus, InstanceStatus, KeepalivedGroup, NodesStatus
 from kavip.names import ConditionType, Reason
 from kavip.reconcile.group.accepted import accepted
 from kavip.reconcile.group.desired import Desired
@@ -21,12 +21,14 @@ from kavip.reconcile.group.rollout import Rollout
 from kavip.reconcile.mergepatch import merge_patch
 from kavip.reconcile.observed.mastership import Mastership
 from kavip.reconcile.observed.observed import Observed
-from kavip.reconcile.plan import ConditionState, KeyKind, StatusPatch, Unconfirmed, timestamp
+from kavip.reconcile.plan import ConditionChange, ConditionState, KeyKind, StatusPatch, Unconfirmed, timestamp
 from kavip.reconcile.rollout.peers import drained_before
 from kavip.snapshot import Snapshot
 from kavip.vrrp.running import running_nodes
 
 _MOST_DRAINED: Final = 512
+_PROGRESS: Final = frozenset({"conditions", "configHash", "instances", "nodes"})
+"""The fields that change with each Service and while the nodes take over a configuration."""
 
 
 def status_of(
@@ -131,7 +133,24 @@ def status_patches(
     if not changes:
         return ()
     body = {"metadata": {"resourceVersion": group.metadata.resource_version}, "status": changes}
-    return (StatusPatch(KeyKind.GROUP, group.key, body),)
+    is_progress = changes.keys() <= _PROGRESS and _is_progress(group, status, states)
+    return (StatusPatch(KeyKind.GROUP, group.key, body, is_progress),)
+
+
+def _is_progress(group: KeepalivedGroup, status: GroupStatus, states: Mapping[ConditionType, ConditionState]) -> bool:
+    """Whether no instance differs but in its count, and no condition but in its message; ``Pending`` is progress."""
+    if _uncounted(group.status) != _uncounted(status):
+        return False
+    stored = {each.type: each for each in group.status.conditions or ()}
+    return all(
+        state.change(stored.get(kind), group.metadata) is not ConditionChange.STATE
+        or (kind is ConditionType.PROGRAMMED and state.reason == Reason.PENDING)
+        for kind, state in states.items()
+    )
+
+
+def _uncounted(status: GroupStatus) -> list[InstanceStatus]:
+    return [msgspec.structs.replace(each, virtual_ips=0) for each in status.instances or ()]
 
 
 def _json(status: GroupStatus) -> Mapping[str, Any]:
