@@ -5,7 +5,7 @@ What a group should run: its members and nodes, their VRIDs, the port of its age
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kavip.api import conditions
 from kavip.api.address import Address
@@ -43,6 +43,9 @@ from kavip.vrrp.priorities import seed_of
 from kavip.vrrp.running import NO_INSTANCES, RunningInstance, running_instances
 from kavip.vrrp.sharding import Shards
 
+ANSWERS: Final = 10.0
+"""Seconds for which a new leader waits for the agents of a group whose ConfigMap is lost; the nodes keep their VIPs."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desired:
@@ -57,7 +60,8 @@ class Desired:
     *is_persisted*: VRIDs and port stand in the status, so objects may use them. *is_rolling*: a node waits to join, to
     leave or to change its address. *awaits_groups*: a VIP waits until another group has given it up. *detection*: of
     address conflicts. *rendering*: the template to render now; with *is_held*, nothing else is done until then.
-    *template_problem*: why the template of the configuration cannot be used.
+    *template_problem*: why the template of the configuration cannot be used. *awaits_answers*: the ConfigMap is lost,
+    and what the nodes run is not known yet, so nothing is written.
     """
 
     members: Shards
@@ -77,6 +81,7 @@ class Desired:
     rendering: RenderRequest | None = None
     is_held: bool = False
     template_problem: Refusal | None = None
+    awaits_answers: bool = False
 
     @property
     def all_nodes(self) -> tuple[Node, ...]:
@@ -155,7 +160,17 @@ def desired_of(
         rendering=templated.request,
         is_held=templated.is_held,
         template_problem=templated.problem,
+        awaits_answers=_awaits_answers(group, existing, observed),
     )
+
+
+def _awaits_answers(group: KeepalivedGroup, existing: Existing, observed: Observed) -> bool:
+    """Whether the text of *group* is lost, and a new leader has not heard of each of its pods what that runs."""
+    if existing.configmap is not None or not group.status.config_hash:
+        return False
+    agents = observed.agents
+    known = agents.states_of(group.key)
+    return agents.at - agents.since < ANSWERS and any(each.spec.node_name not in known for each in existing.pods)
 
 
 class _Participants(NamedTuple):

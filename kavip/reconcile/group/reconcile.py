@@ -24,7 +24,7 @@ from kavip.reconcile.group.inactive import accepted_events, plan_outside
 from kavip.reconcile.group.instances import master_doubts
 from kavip.reconcile.group.moves import moves_of
 from kavip.reconcile.group.outdated import Comparison, Outdated
-from kavip.reconcile.group.rollout import Rollout, plan_rollout
+from kavip.reconcile.group.rollout import Rollout, plan_rollout, target_of
 from kavip.reconcile.group.status import condition_states, status_of, status_patches
 from kavip.reconcile.observed import neighbours, strangers
 from kavip.reconcile.observed.mastership import Mastership
@@ -99,8 +99,9 @@ def _plan(
     snapshot.memory(group.key).begin_turn()
     existing = existing_of(snapshot, group, observed, now=now)
     desired = desired_of(snapshot, group, observed, existing=existing, options=options, now=now)
-    if desired.is_held:
-        return BegunPlan(GroupPlan(rendering=desired.rendering, requeue_after=PATIENCE))
+    if desired.awaits_answers or desired.is_held:
+        target = target_of(existing, desired, None, group.status.config_hash) if desired.awaits_answers else None
+        return BegunPlan(GroupPlan(rendering=desired.rendering, target=target, requeue_after=PATIENCE))
     rollout = plan_rollout(group, observed, existing=existing, desired=desired, options=options, now=now)
 
     serving = ServingGroup.of(snapshot, group.key, observed)

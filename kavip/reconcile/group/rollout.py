@@ -73,7 +73,7 @@ def plan_rollout(
         objects=objects,
         replacement=replacement,
         config_hash=config_hash,
-        target=_target(existing, desired, switchover, config_hash) if config_hash else None,
+        target=target_of(existing, desired, switchover, config_hash) if config_hash else None,
     )
 
 
@@ -126,7 +126,8 @@ def _current_links(running: Revision | None, following: Revision, desired: Desir
 
 
 # --- where the agents are asked ---------------------------------------------------------------------------------------
-def _target(existing: Existing, desired: Desired, switchover: Switchover | None, config_hash: str) -> ProbeTarget:
+def target_of(existing: Existing, desired: Desired, switchover: Switchover | None, config_hash: str) -> ProbeTarget:
+    """Where the agents are asked for what they run and prepare, with *config_hash* as the newest configuration."""
     published, takeover = switchover.published if switchover else None, existing.takeover
     return ProbeTarget(
         _hosts(existing.pods, desired),

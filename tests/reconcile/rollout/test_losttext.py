@@ -1,15 +1,19 @@
 """The ConfigMap of a group is lost while VIPs wait for a switch: what the nodes report stays where it runs."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kavip.api.group import Instances
+from kavip.reconcile.group.desired import ANSWERS
+from kavip.reconcile.observed.agentstates import AgentStates
 from kavip.vrrp.running import running_instances
 from kavip.vrrp.sharding import shard_of
-from tests.reconcile.group.settledgroup import serving
+from tests.reconcile.group.settledgroup import WEB, serving, with_pods
 from tests.reconcile.rollout.switchingnodes import SHARED, UNICAST, Site, is_done
-from tests.reconcile.simulatedcluster import GROUP
+from tests.reconcile.simulatedcluster import GROUP, NOW, SimulatedCluster, cluster, pod
+from tests.support import build
 
 NUMBERS = range(12)
 MORE: dict[str, Any] = {**UNICAST, "instances": Instances(mode="Shared", count=4)}
@@ -71,3 +75,46 @@ def test_without_any_answer_the_text_follows_from_the_objects() -> None:
     for _ in range(2):
         site.simulation.group()
     assert places(site.published.current.text) == places(text)
+
+
+def test_a_new_leader_writes_nothing_before_the_agents_have_answered() -> None:
+    """While a switch waits, the text of the objects has VIPs where no node runs them yet."""
+    site = site_of(**SHARED)
+    ran = places(site.published.current.text)
+    site.nodes[1].refuses = "not yet"
+    site.edit(**MORE)
+    site.until(lambda: site.published.next)
+    simulation = site.simulation
+    answered = simulation.agents
+    del simulation.objects.configmaps[GROUP]
+    at = (simulation.now - NOW).total_seconds()
+    first, *_ = sorted(answered.states_of(GROUP))
+    for known in ((), (first,)):
+        simulation.agents = replace(answered.with_nodes(GROUP, known), since=at)
+        plan = simulation.group()
+        assert not plan.writes
+        assert plan.target and plan.target.hosts.keys() == answered.states_of(GROUP).keys()
+        assert plan.requeue_after
+    simulation.agents = replace(answered, since=at)
+    for _ in range(2):
+        simulation.group()
+    assert places(site.published.current.text) == ran
+
+
+@pytest.mark.parametrize("seconds", [0.0, ANSWERS])
+def test_a_new_leader_waits_for_answers_no_longer_than_a_while(seconds: float) -> None:
+    """A node that is silent for ever holds nothing back; nor does a group that has never run."""
+    site = site_of(**SHARED)
+    simulation = site.simulation
+    at = (simulation.now - NOW).total_seconds()
+    simulation.agents = AgentStates(since=at)
+    del simulation.objects.configmaps[GROUP]
+    simulation.later(seconds)
+    assert bool(simulation.group().writes) == (seconds >= ANSWERS)
+
+
+def test_a_new_group_waits_for_no_answers() -> None:
+    """It has pods of its own, as after a restore from a backup, and no status."""
+    simulation = with_pods(SimulatedCluster(cluster(build.group(), serving(WEB, "192.0.2.130"))), pod("p1", "n1"))
+    simulation.agents = AgentStates(since=0.0)
+    assert simulation.group().writes
