@@ -4,7 +4,7 @@ Which nodes of a group lack an interface that a pool names: they hold none of it
 Agents report it. Without a report a node counts as one that has the interface, because the text that names an interface
 is what makes agents look. The published text names the nodes that lack one, so the next controller continues from
 there, and nothing moves before the agents have answered: a node has the interface again when its keepalived runs the
-published text and its agent does not miss it.
+published text, and its agent refuses nothing and does not miss it.
 """
 
 from collections.abc import Collection, Mapping
@@ -27,4 +27,4 @@ def lacking_interfaces(
 
 
 def _runs(state: NodeState | None, running: Revision) -> bool:
-    return state is not None and state.config_hash == running.hash
+    return state is not None and state.config_hash == running.hash and not state.refused

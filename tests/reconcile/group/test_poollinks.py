@@ -57,6 +57,7 @@ def answer(simulation: SimulatedCluster, **states: NodeState) -> None:
         name: replace(
             common,
             notes=each.notes,
+            refused=each.refused,
             missing=each.missing,
             excluded=each.excluded,
             routed=each.routed,
@@ -144,7 +145,8 @@ def test_a_node_that_lacks_the_interface_is_recorded_until_it_answers_otherwise(
     assert running_nodes(simulation.text()).lacking == {("n2", CARD)}
     assert set(first_nodes(simulation.text()).values()) == {"n1"}
     text = simulation.text()
-    for states in ({}, {"n1": has}):  # the new controller has asked nobody, and then one node
+    restarted = NodeState(refused="Secret lb/vrrp does not exist")  # its agent, which does not know what is excluded
+    for states in ({}, {"n1": has}, {"n1": has, "n2": restarted}):  # the new controller has asked nobody, then more
         simulation.agents = AgentStates()
         if states:
             answer(simulation, **states)
