@@ -44,7 +44,7 @@ _SOURCE: Final = re.compile(r"^    unicast_src_ip (\S+)$", re.MULTILINE)
 
 class JoiningPod:
     """
-    Decides whether a pod that has just started may use its password; a pod that ran before may.
+    Decides whether a pod that has just started may use its password; a pod that has used it before may.
 
     *clock* is the monotonic clock, *now* the wall clock.
     """
@@ -66,13 +66,22 @@ class JoiningPod:
         return bool(self._rejected)
 
     @property
+    def is_unproven(self) -> bool:
+        """Whether the others may not accept the password, as far as is known."""
+        return self.is_listening or self.is_held_back
+
+    @property
     def problem(self) -> NodeProblem:
         """Why the node runs nothing, and until when."""
         return NodeProblem(ProblemCode.PASSWORD_NOT_ACCEPTED, _REJECTED.format(timestamp(self._held_until)))
 
-    def start(self, good: LocalizedConfig | None) -> None:
-        """Start to listen unless *good*, the configuration that ran last, has a password."""
-        self._until = None if running_password(good) else inf
+    def start(self, good: LocalizedConfig | None, *, is_unproven: bool = False) -> None:
+        """
+        Start to listen unless *good*, the configuration that ran last, has a password.
+
+        *is_unproven*: it ran for so short a time that an earlier agent could not decide.
+        """
+        self._until = None if running_password(good) and not is_unproven else inf
 
     def stop_listening(self) -> None:
         """Decide that the node needs no password: its configuration has none."""

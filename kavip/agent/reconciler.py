@@ -101,6 +101,7 @@ class Reconciler:
         self._seen: tuple[Daemon | None, MountedConfig | RefusedConfig, int] | None = None
         self._changes = 0  # of the node's network
         self._due = 0.0
+        self._is_recorded_as_joining: bool | None = None
 
     @property
     def status(self) -> AgentStatus:
@@ -140,7 +141,9 @@ class Reconciler:
         """Read what an earlier agent of this pod left, and ask keepalived for its version."""
         await self._read_version()
         await self._reloader.load()
-        self._desired.joining.start(self._reloader.good)
+        is_unproven = await asyncio.to_thread(self._files.is_joining)
+        self._desired.joining.start(self._reloader.good, is_unproven=is_unproven)
+        await self._record_joining()
         await self.peers.start(self._reloader.installed if await self._monitor.daemon() else None)
 
     async def prepare(self) -> None:
@@ -177,6 +180,7 @@ class Reconciler:
         await self._examine_dump()
         if isinstance(mounted, MountedConfig):
             mounted = self._desired.hold_back(mounted)
+        await self._record_joining()
         seen = daemon, mounted, self._changes
         soon = min(max(left - NEAR / 2, 0.0) if left else inf, max(self.peers.seconds_left - NEAR / 2, 0.0))
         pause = self._due - time.monotonic()
@@ -245,6 +249,16 @@ class Reconciler:
     def _is_joining(self) -> bool:
         """Whether keepalived runs a configuration whose password the others may not accept."""
         return self._desired.joining.is_listening and bool(self._reloader.config_hash)
+
+    async def _record_joining(self) -> None:
+        """Tell a later agent of this pod whether the others accept the password, before keepalived runs with it."""
+        is_unproven = self._desired.joining.is_unproven
+        if is_unproven != self._is_recorded_as_joining:
+            try:
+                await asyncio.to_thread(self._files.record_joining, is_unproven)
+                self._is_recorded_as_joining = is_unproven
+            except OSError as error:  # only a restart within the next seconds would decide wrongly
+                log.error("joining not recorded", reason=error.strerror)
 
     async def _read_version(self) -> None:
         """Ask keepalived for its version; on a busy node it may not answer in time."""

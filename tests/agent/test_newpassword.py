@@ -23,12 +23,14 @@ OURS, SIXTH = "shop/web", "shop/web/v6"
 class Pod:
     """A pod that has just started, with a clock."""
 
-    def __init__(self, good: LocalizedConfig | None = None, mounted: MountedConfig = MOUNTED) -> None:
+    def __init__(
+        self, good: LocalizedConfig | None = None, mounted: MountedConfig = MOUNTED, *, is_unproven: bool = False
+    ) -> None:
         """*good* ran last."""
         self.seconds = 100.0
         self.installed = localized(mounted.text, facts(), authentication=True, password=mounted.password)
         self.joining = JoiningPod(lambda: self.seconds, lambda: self.seconds + 1_000_000_000)
-        self.joining.start(good)
+        self.joining.start(good, is_unproven=is_unproven)
 
     def receive(self, **counted: Stats) -> bool:
         """Count adverts; whether the pod is held back."""
@@ -125,6 +127,21 @@ def test_a_pod_that_ran_before_does_not_listen() -> None:
     pod = Pod(good=Pod().installed)
     assert not pod.joining.is_listening
     assert not pod.receive(ours=Stats(auth_failure=1))
+
+
+def test_a_pod_that_ran_for_a_moment_listens() -> None:
+    """An earlier agent ended before it could decide."""
+    pod = Pod(good=Pod().installed, is_unproven=True)
+    assert pod.joining.is_unproven
+    assert pod.receive(ours=Stats(auth_failure=1))
+    assert pod.joining.is_unproven
+
+
+def test_a_decision_for_the_password_proves_it() -> None:
+    """A later agent of the pod needs no other."""
+    pod = Pod()
+    assert not pod.receive(ours=Stats(advert_rcvd=1))
+    assert not pod.joining.is_unproven
 
 
 def test_another_password_is_tried() -> None:

@@ -1,5 +1,5 @@
 """
-The run directory: the configuration that keepalived reads, the last good one, and the record of VIPs.
+The run directory: the configuration that keepalived reads, the last good one, and what a later agent has to know.
 
 The directory outlives containers, not the pod. Files are replaced by rename, so that a reader sees the old or the new
 content. Nothing is synced to disk: the content matters only until the node goes down, and a node that boots has no VIP.
@@ -23,6 +23,7 @@ CONFIG: Final = "keepalived.conf"
 GOOD: Final = "good.conf"  # the last configuration that a dump has shown
 CANDIDATE: Final = "candidate.conf"
 RECORD: Final = "vips.json"
+JOINING: Final = "joining"  # there until it is known that the other nodes accept this one's password
 TRACKS: Final = "track"
 _MODE: Final = 0o644  # keepalived ignores files with an x bit
 
@@ -99,6 +100,17 @@ class RunDirectory:
         """Replace the record."""
         entries = [Recorded(str(each.address), each.prefix, each.interface) for each in sorted(virtual_ips)]
         replace_file(self.path / RECORD, msgspec.json.encode(entries))
+
+    def is_joining(self) -> bool:
+        """Whether an earlier agent of this pod ended before it knew that the others accept the password."""
+        return (self.path / JOINING).exists()
+
+    def record_joining(self, is_joining: bool) -> None:
+        """Record for the next agent of this pod whether that is still unknown."""
+        if is_joining:
+            (self.path / JOINING).touch(_MODE)
+        else:
+            (self.path / JOINING).unlink(missing_ok=True)
 
 
 def replace_file(path: Path, content: bytes) -> None:
