@@ -5,7 +5,7 @@ What a group should run: its members and nodes, their VRIDs, the port of its age
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kavip.api import conditions
 from kavip.api.address import Address
@@ -19,7 +19,7 @@ from kavip.reconcile.group.configtemplate import apply_template
 from kavip.reconcile.group.configuration import ConfigurationBuilder, GroupConfiguration
 from kavip.reconcile.group.deadnodes import dead_nodes
 from kavip.reconcile.group.detection import Detection, detection_of, without_unloaded
-from kavip.reconcile.group.existing import Existing
+from kavip.reconcile.group.existing import Existing, awaits_agents
 from kavip.reconcile.group.lackingnodes import lacking_interfaces
 from kavip.reconcile.group.links import links_of
 from kavip.reconcile.group.localpolicy import local_tracks
@@ -42,9 +42,6 @@ from kavip.vrrp.members import Peer, turns_of
 from kavip.vrrp.priorities import seed_of
 from kavip.vrrp.running import NO_INSTANCES, RunningInstance, running_instances
 from kavip.vrrp.sharding import Shards
-
-ANSWERS: Final = 10.0
-"""Seconds for which a new leader waits for the agents of a group whose ConfigMap is lost; the nodes keep their VIPs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,17 +157,10 @@ def desired_of(
         rendering=templated.request,
         is_held=templated.is_held,
         template_problem=templated.problem,
-        awaits_answers=_awaits_answers(group, existing, observed),
+        awaits_answers=existing.configmap is None
+        and bool(group.status.config_hash)
+        and awaits_agents(snapshot, group, observed.agents, existing),
     )
-
-
-def _awaits_answers(group: KeepalivedGroup, existing: Existing, observed: Observed) -> bool:
-    """Whether the text of *group* is lost, and a new leader has not heard of each of its pods what that runs."""
-    if existing.configmap is not None or not group.status.config_hash:
-        return False
-    agents = observed.agents
-    known = agents.states_of(group.key)
-    return agents.at - agents.since < ANSWERS and any(each.spec.node_name not in known for each in existing.pods)
 
 
 class _Participants(NamedTuple):

@@ -15,10 +15,12 @@ from kavip.api.scheduling import placement_fields
 from kavip.api.workload import ConfigMap, controller_of
 from kavip.names import Reason
 from kavip.reconcile.group.manifests import PROMETHEUS_ACCESS
+from kavip.reconcile.observed.agentstates import AgentStates
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.observed.ownership import OLD_OPERATOR, OwnerConflict, owner_conflict
 from kavip.reconcile.observed.records import RECHECK
 from kavip.reconcile.rollout.configmap import PublishedRevisions, Revision, read_published, settings_of
+from kavip.reconcile.rollout.peers import PATIENCE
 from kavip.reconcile.takeover.progress import Takeover, takeover_of
 from kavip.reconcile.takeover.replacement import with_leaders
 from kavip.reconcile.text import few
@@ -63,6 +65,14 @@ def existing_of(snapshot: Snapshot, group: KeepalivedGroup, observed: Observed, 
         published=published.at(now) if published else None,
         conflict=conflict,
     )
+
+
+def awaits_agents(snapshot: Snapshot, group: KeepalivedGroup, agents: AgentStates, existing: Existing) -> bool:
+    """Whether an agent of *group* may soon answer for the first time: the controller has only begun to ask."""
+    if agents.at - agents.since > PATIENCE:
+        return False
+    nodes = {pod.spec.node_name for pod in existing.pods} - agents.states_of(group.key).keys()
+    return any(node is not None and node.is_ready for node in map(snapshot.nodes.get, nodes))
 
 
 def find_conflict(

@@ -10,16 +10,14 @@ An agent that reports it and then not, again and again, causes a write of the wh
 left a notation enters one again only after :data:`AGAIN` seconds, or where it does not fit otherwise.
 """
 
-from collections.abc import Set as AbstractSet
 from math import inf
 from typing import Final
 
 from kavip.api.group import KeepalivedGroup
-from kavip.reconcile.group.existing import Existing
+from kavip.reconcile.group.existing import Existing, awaits_agents
 from kavip.reconcile.observed.agentstates import AgentStates
 from kavip.reconcile.plan import ReconcileOptions
 from kavip.reconcile.rollout.configmap import Revision
-from kavip.reconcile.rollout.peers import PATIENCE
 from kavip.snapshot import Snapshot
 from kavip.vrrp.compact import is_compact
 from kavip.vrrp.config import IN_FULL, Config, Notations, Use
@@ -42,7 +40,7 @@ def notations_of(
         return IN_FULL
     states, running = agents.states_of(group.key), existing.running
     if states:
-        are_known = not _awaits_agents(snapshot, agents, existing, known=states.keys())
+        are_known = not awaits_agents(snapshot, group, agents, existing)
     else:
         are_known = not existing.pods and not group.spec.agent_image
 
@@ -73,11 +71,3 @@ def last_left(running: Revision | None, current: Config | None, before: float, *
         is_compact(running.content) and not is_compact(current.content)
     )
     return at if is_left else before
-
-
-def _awaits_agents(snapshot: Snapshot, agents: AgentStates, existing: Existing, *, known: AbstractSet[str]) -> bool:
-    """Whether an agent of another node than those *known* may answer soon: the controller has only begun to ask."""
-    if agents.at - agents.since > PATIENCE:
-        return False
-    nodes = (snapshot.nodes.get(name) for name in {pod.spec.node_name for pod in existing.pods} - known)
-    return any(node is not None and node.is_ready for node in nodes)

@@ -12,6 +12,7 @@ from kavip.api.cluster import Node, Pod
 from kavip.api.group import KeepalivedGroup
 from kavip.api.instant import instant_text
 from kavip.memo import Change
+from kavip.reconcile.group import annotations
 from kavip.reconcile.group.desired import Desired
 from kavip.reconcile.group.existing import Existing
 from kavip.reconcile.group.objects import ObjectsPlan, plan_objects
@@ -111,8 +112,14 @@ def _plan_switchover(
         observed=observed,
         now=now,
     )
-    following_or_none = following if is_new else None
-    return plan_switchover(existing.published, current=current, following=following_or_none, ask=ask, now=now)
+    return plan_switchover(
+        existing.published,
+        current=current,
+        following=following if is_new else None,
+        ask=ask,
+        notice=len(existing.pods) * annotations.INTERVAL,  # what prepared them has spent the burst
+        now=now,
+    )
 
 
 def _current_links(running: Revision | None, following: Revision, desired: Desired) -> PoolLinks:

@@ -23,7 +23,7 @@ from kavip.reconcile.rollout.readiness import NodeReadiness
 from kavip.reconcile.text import few
 
 LEAD: Final = 10.0
-"""Seconds between the announcement and the instant: kubelet brings it to an annotated pod within one."""
+"""Seconds between the last annotation and the instant: kubelet brings the announcement to that pod within one."""
 LONGEST_LEAD: Final = 300.0
 FROZEN: Final = 5.0
 """Seconds before the instant from which on nothing that is published changes, except to call the switch off."""
@@ -49,12 +49,19 @@ class Switchover:
 
 
 def plan_switchover(
-    published: PublishedRevisions | None, *, current: Revision, following: Revision | None, ask: Ask, now: datetime
+    published: PublishedRevisions | None,
+    *,
+    current: Revision,
+    following: Revision | None,
+    ask: Ask,
+    notice: float,
+    now: datetime,
 ) -> Switchover:
     """
     Decide what to publish next.
 
     *published*: what is published now. *current* may roll from node to node; *following* may not, None: there is none.
+    *notice*: the seconds until the last pod is annotated for an announcement.
     """
     published = published.at(now) if published else None
     if published and published.next and published.switch_at and _is_frozen(published.switch_at, now):
@@ -72,7 +79,7 @@ def plan_switchover(
     pending = PublishedRevisions(current, following, aborts=aborts, abort_cause=cause)
     if waiting := [each for each in nodes if each.problem]:
         return Switchover(pending, _waits(current, following, waiting))
-    lead = min(max(LEAD * 2**aborts, ELECTION * _longest_interval(current, following)), LONGEST_LEAD)
+    lead = min(max(LEAD * 2**aborts, ELECTION * _longest_interval(current, following)) + notice, LONGEST_LEAD)
     announced = replace(pending, switch_at=now + timedelta(seconds=lead))
     return Switchover(announced, _announced(announced, following), lead - LAST_LOOK)
 

@@ -180,6 +180,7 @@ def test_agents_that_have_not_answered_are_awaited() -> None:
 def test_a_node_that_is_not_ready_is_not_awaited() -> None:
     """Its agent cannot answer."""
     simulation = simulated()
+    assert not is_compact(content(simulation))
     simulation.agents = replace(simulation.agents, since=0.0)
     answered(simulation, READS, *(f"n{number}" for number in range(2, NODES + 1)))
     assert not is_compact(content(simulation))

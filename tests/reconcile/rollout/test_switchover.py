@@ -15,6 +15,7 @@ from kavip import names
 from kavip.api.agent import ProblemCode
 from kavip.api.group import PasswordAuth, SecretRef
 from kavip.api.instant import instant_text
+from kavip.reconcile.group.annotations import INTERVAL
 from kavip.reconcile.observed.agentstates import Contact, NodeState
 from kavip.reconcile.rollout import readiness, switchover
 from kavip.reconcile.rollout.configmap import PublishedRevisions, Revision, settings_of
@@ -160,6 +161,34 @@ def test_an_announcement_that_a_node_has_not_seen_is_called_off_and_repeated() -
     assert (site.published.switch_at - site.simulation.now).total_seconds() > 1.5 * switchover.LEAD
     site.nodes[1].stuck = False
     site.until(lambda: is_done(site))
+
+
+def test_the_instant_is_after_the_last_annotation() -> None:
+    """Otherwise the first announcement would always be called off in a group of hundreds of nodes."""
+    site = Site.of(**MULTICAST)
+    site.nodes[1].refuses = "no"
+    site.edit(**UNICAST)
+    site.until(lambda: site.published.next)
+    current, following, now = site.published.current, site.published.next, site.simulation.now
+    found = switchover.plan_switchover(
+        site.published,
+        current=current,
+        following=following,
+        ask=lambda _: [readiness.NodeReadiness("n1")],
+        notice=20.0,
+        now=now,
+    )
+    assert found.published.switch_at == now + timedelta(seconds=switchover.LEAD + 20.0)
+
+
+def test_each_pod_gives_the_others_time() -> None:
+    """As much as its annotation takes."""
+    site = Site.of(**MULTICAST)
+    site.edit(**UNICAST)
+    site.until(lambda: site.published.switch_at)
+    assert site.published.switch_at
+    left = (site.published.switch_at - site.simulation.now).total_seconds()
+    assert left == switchover.LEAD + 2 * INTERVAL
 
 
 def test_other_changes_are_published_meanwhile() -> None:
