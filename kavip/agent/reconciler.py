@@ -253,12 +253,13 @@ class Reconciler:
     async def _record_joining(self) -> None:
         """Tell a later agent of this pod whether the others accept the password, before keepalived runs with it."""
         is_unproven = self._desired.joining.is_unproven
-        if is_unproven != self._is_recorded_as_joining:
-            try:
-                await asyncio.to_thread(self._files.record_joining, is_unproven)
-                self._is_recorded_as_joining = is_unproven
-            except OSError as error:  # only a restart within the next seconds would decide wrongly
-                log.error("joining not recorded", reason=error.strerror)
+        if is_unproven == self._is_recorded_as_joining:
+            return
+        self._is_recorded_as_joining = is_unproven
+        try:
+            await asyncio.to_thread(self._files.record_joining, is_unproven)
+        except OSError as error:  # a later agent trusts the password too early, or listens without need
+            log.error("joining not recorded", reason=error.strerror)
 
     async def _read_version(self) -> None:
         """Ask keepalived for its version; on a busy node it may not answer in time."""

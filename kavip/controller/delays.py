@@ -3,8 +3,8 @@ When a key may be reconciled, so that changes that come together are written tog
 
 What follows from many new Services, the configurations of groups and the numbers of pools, would slow down the writes
 of their addresses. So the more groups or pools are written, the more changes of each are written together. A group's
-first change is written at once. What is only a number for a reader, the counts of a pool and the progress of a group,
-is written a second after the first change.
+first change is written at once. What is only a number or a message for a reader, the counts of a pool and the progress
+of a group, is written a second after the first change.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,9 @@ from datetime import datetime
 from math import inf
 from typing import Final
 
+from kavip.api import conditions
 from kavip.api.service import Service
+from kavip.names import ConditionType
 from kavip.reconcile.plan import Key, KeyKind, Plan, StatusPatch
 from kavip.reconcile.service.throttle import WriteBudget
 from kavip.snapshot import Snapshot
@@ -49,12 +51,16 @@ class _RateLimiter:
         self._next = min(max(self._next, now) + 1 / self._rate, now + self._most)
         return self._next - now
 
+    def give_back(self) -> None:
+        """Do not count a write: it was not needed."""
+        self._next -= 1 / self._rate
+
 
 class Delays:
     """The delays of the keys of *snapshot*. *now* is the wall clock, *clock* the monotonic one."""
 
     def __init__(self, snapshot: Snapshot, *, now: Callable[[], datetime], clock: Callable[[], float]) -> None:
-        """Delay nothing before :meth:`postpone` and :meth:`spend`."""
+        """Remember nothing before the first change."""
         self._snapshot, self._now, self._clock = snapshot, now, clock
         self._not_before: dict[Key, float] = {}  # when a group or pool may be reconciled again; the last change last
         self._due: dict[Key, float] = {}  # when the counts of a pool that has changed are written
@@ -63,7 +69,7 @@ class Delays:
         self._groups = _RateLimiter(GROUP_RATE, MOST_FOLD)
         self._pools = _RateLimiter(POOL_RATE, MOST_POOL_INTERVAL)
 
-    def first(self, key: Key) -> float:
+    def after_change(self, key: Key) -> float:
         """The seconds by which the plan of *key* is delayed after a change."""
         match key.kind:
             case KeyKind.GROUP:
@@ -76,12 +82,22 @@ class Delays:
         return 0.0
 
     def _has_only_counts(self, name: str) -> bool:
-        """Whether a change of pool *name* is none of the pool itself, and none of what it keeps about cool-downs."""
-        pool = self._snapshot.pools.get(name)
-        if pool is None or self._snapshot.ledger.cooldown.of(name):
+        """Whether the status of pool *name* lacks nothing but numbers; what it keeps about cool-downs is more."""
+        pool, ledger = self._snapshot.pools.get(name), self._snapshot.ledger
+        if pool is None or ledger.cooldown.of(name):
             return False
-        generations = {each.observed_generation for each in pool.status.conditions or ()}
-        return generations == {pool.metadata.generation}
+        usage, is_accepted = ledger.usage(name), name not in self._snapshot.parsed_pools.problems
+        states = {
+            ConditionType.ACCEPTED: is_accepted,
+            ConditionType.READY: is_accepted and any(family.available for family in usage.values()),
+        }
+        stored = (conditions.find(pool.status.conditions, kind) for kind in states)
+        return all(
+            found is not None
+            and (found.status == "True") == state
+            and found.observed_generation == pool.metadata.generation
+            for found, state in zip(stored, states.values(), strict=True)
+        )
 
     def of(self, key: Key) -> float:
         """The seconds until *key* may be reconciled; 0 or less: now."""
@@ -111,10 +127,14 @@ class Delays:
             return
         now, delay = self._clock(), spent * _GROUP_SHARE
         if key.kind is KeyKind.POOL:
-            self._due.pop(key, None)
-            if not plan.writes or plan.requeue_after is None:
+            is_counted = self._due.pop(key, None) is not None
+            if not plan.writes:
+                if is_counted:
+                    self._pools.give_back()
                 return
-            delay = min(max(FOLD, self._pools.delay(now)), POOL_INTERVAL)
+            is_cooling = plan.requeue_after is not None
+            least, most = (FOLD, POOL_INTERVAL) if is_cooling else (POOL_INTERVAL, MOST_POOL_INTERVAL)
+            delay = least if is_counted else min(max(least, self._pools.delay(now)), most)
         elif any(not isinstance(write, StatusPatch) for write in plan.writes):
             delay = max(delay, FOLD, self._groups.delay(now))
         self._hold(key, until=now + delay)

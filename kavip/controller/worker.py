@@ -133,7 +133,7 @@ class Worker:
         """Add *key*, whose plan may have changed."""
         if key.kind is KeyKind.SERVICE:
             self._dirty_since.setdefault(key, self._clock())
-        if delay := self._delays.first(key):
+        if delay := self._delays.after_change(key):
             self._queue.add_after(key, delay)
         else:
             self._queue.add(key)

@@ -81,7 +81,7 @@ class ConditionState:
     A desired condition: *status*, *reason*, and a *message* that names the next step.
 
     Unprintable characters of the message are escaped, and a message that is longer than the CRDs allow is cut.
-    *is_progress*: the message only counts how many nodes are ready.
+    *is_progress*: it only counts how many nodes are ready, or run a configuration.
     """
 
     status: str
@@ -137,7 +137,8 @@ class StatusPatch:
     """
     A patch of ``status``; *body* carries the resourceVersion that it was decided on.
 
-    *is_progress*: it reports nothing but how many nodes run the newest configuration, and how much that contains.
+    *is_progress*: it reports nothing but how many nodes run the newest configuration, how much that contains, and other
+    messages; every condition keeps its state, but for one that is progress too.
     """
 
     kind: KeyKind

@@ -14,7 +14,7 @@ from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod
 from tests.agent.podstates import WEB, WEB_VIP, master, started
 
-SLOW: dict[str, Any] = {**mounts.WITH_PASSWORD, "advert_interval_milliseconds": 3000}  # so that listening takes time
+SLOW: dict[str, Any] = {**mounts.WITH_PASSWORD, "advert_interval_milliseconds": 2000}  # so that listening takes time
 TEXT = mounts.rendered({WEB: WEB_VIP}, **SLOW)
 META: dict[str, Any] = {"authentication": True, "password": f"{secret_folder('vrrp')}/password"}
 
@@ -53,11 +53,18 @@ def test_the_next_agent_holds_the_pod_back(pod: MakePod) -> None:
 
 
 @pytest.mark.netns
-def test_an_accepted_password_is_recorded(pod: MakePod) -> None:
-    """The next agent of the pod does not listen again; nor that of the only pod of the LAN, after an election."""
-    pods = [started(with_password(pod(name), "same"), TEXT, **META) for name in ("n1", "n2")]
-    for each in pods:
-        each.wait_until("it has decided", partial(has_decided, each))
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_password_that_is_used_is_recorded(pod: MakePod, others: int) -> None:
+    """The next agent of the pod does not listen again: it was accepted, or no node was there to reject it."""
+    for number in range(others):
+        master(started(with_password(pod(f"n{number + 2}"), "same"), TEXT, **META), WEB)
+    joining = with_password(pod("n1"), "same")
+    joining.config.write(TEXT, **META)
+    joining.prepare()
+    assert not has_decided(joining)
+    joining.start_keepalived()
+    joining.start_agent()
+    joining.wait_until("it has decided", partial(has_decided, joining))
 
 
 def test_the_record_outlives_the_agent(tmp_path: Path) -> None:

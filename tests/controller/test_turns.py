@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from math import inf
+from typing import Any
 
 import msgspec
 import pytest
@@ -119,12 +120,16 @@ def test_the_more_keys_are_written_the_rarer_each_of_them(
 ) -> None:
     """All that change without an end share a rate, between the interval of one alone and the longest one."""
     seconds, writes, names = 0.0, 0, [f"lb/g{number}" for number in range(count)]
-    snapshot = Snapshot() if plan.requeue_after else Snapshot.from_objects([counted(name) for name in names])
+    snapshot = (
+        Snapshot()
+        if plan.requeue_after
+        else Snapshot.from_objects(counted(name, f"10.{number}.0.0/24") for number, name in enumerate(names))
+    )
     delays = Delays(snapshot, now=lambda: NOW, clock=lambda: seconds)
     due = dict[Key, float]()
     while seconds < 40.0:
         for key in (Key(kind, name) for name in names):
-            due[key] = min(due.get(key, inf), seconds + delays.first(key))
+            due[key] = min(due.get(key, inf), seconds + delays.after_change(key))
             if due[key] <= seconds and delays.of(key) <= 0:
                 delays.postpone(key, plan, spent=0.0)
                 writes += seconds >= 20.0
@@ -134,10 +139,28 @@ def test_the_more_keys_are_written_the_rarer_each_of_them(
     assert writes / 20.0 == pytest.approx(count / interval, rel=0.2)
 
 
-def counted(name: str) -> VIPPool:
-    """A pool whose status is that of its spec."""
-    condition = Condition(type="Ready", status="True", observed_generation=1)
-    return msgspec.structs.replace(build.pool(name), status=PoolStatus(conditions=[condition]))
+def counted(name: str = "edge", *ranges: str, ready: str = "True", **more: Any) -> VIPPool:
+    """A pool whose status has the conditions of one in force that is *ready*."""
+    found = [
+        Condition(type=kind, status=state, observed_generation=1)
+        for kind, state in (("Accepted", "True"), ("Ready", ready), ("example.org/Seen", "True"))
+    ]
+    foreign = msgspec.structs.replace(found[-1], observed_generation=0)
+    return msgspec.structs.replace(
+        build.pool(name, *ranges, **more), status=PoolStatus(conditions=[*found[:-1], foreign])
+    )
+
+
+def test_a_change_that_needs_no_write_takes_no_turn_of_others() -> None:
+    """For example that of a pool's own status."""
+    names = [f"p{number}" for number in range(100)]
+    # no two ranges overlap, so all are in force
+    pools = [counted(name, f"10.{number}.0.0/24") for number, name in enumerate(names)]
+    delays = Delays(Snapshot.from_objects(pools), now=lambda: NOW, clock=lambda: 0.0)
+    for name in names[1:]:
+        delays.after_change(Key(KeyKind.POOL, name))
+        delays.postpone(Key(KeyKind.POOL, name), PoolPlan(), spent=0.0)
+    assert delays.after_change(Key(KeyKind.POOL, names[0])) == POOL_INTERVAL
 
 
 def test_a_group_that_changes_once_waits_for_no_other() -> None:
@@ -195,15 +218,17 @@ async def test_changes_of_pool_counts_are_debounced() -> None:
     "pool",
     [
         build.pool(),
-        msgspec.structs.replace(counted("edge"), metadata=build.metadata("edge", generation=2)),
+        msgspec.structs.replace(counted(), metadata=build.metadata("edge", generation=2)),
+        counted(ready="False"),
+        counted("edge", "not a range"),
         None,
     ],
-    ids=["new", "edited", "deleted"],
+    ids=["new", "edited", "ready again", "not accepted any more", "deleted"],
 )
-def test_the_status_of_a_pool_that_changed_itself_waits_for_nothing(pool: VIPPool | None) -> None:
-    """Somebody has just applied it."""
+def test_another_state_of_a_pool_waits_for_nothing(pool: VIPPool | None) -> None:
+    """Only numbers do; conditions of other programs do not matter."""
     delays = Delays(Snapshot.from_objects(filter(None, [pool])), now=lambda: NOW, clock=lambda: 0.0)
-    assert delays.first(Key(KeyKind.POOL, "edge")) == 0
+    assert delays.after_change(Key(KeyKind.POOL, "edge")) == 0
 
 
 def test_a_cool_down_is_written_at_once() -> None:
@@ -211,9 +236,9 @@ def test_a_cool_down_is_written_at_once() -> None:
     snapshot = Snapshot.from_objects([counted("edge"), web(holds=["192.0.2.130"])])
     delays = Delays(snapshot, now=lambda: NOW, clock=lambda: 0.0)
     key = Key(KeyKind.POOL, "edge")
-    assert delays.first(key) == POOL_INTERVAL
+    assert delays.after_change(key) == POOL_INTERVAL
     snapshot.ledger.cooldown.withdraw(parse_address("192.0.2.130"), WEB.name, now=NOW)
-    assert delays.first(key) == 0
+    assert delays.after_change(key) == 0
 
 
 # --- the progress of a group ------------------------------------------------------------------------------------------

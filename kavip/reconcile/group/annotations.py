@@ -4,7 +4,7 @@ Which pods of a group are annotated now, so that kubelet refreshes their mounts 
 A change of the configuration concerns every pod, and users may change Services as often as the API server allows. So
 the patches of all groups together are limited: a burst, and then so many a second. What does not go at once goes later,
 with the newest value. Nodes whose VIPs change go first. A pod without the newest value gets the configuration as well,
-when kubelet refreshes its mounts by itself.
+when kubelet refreshes its mounts by itself. Only that a switch of all nodes is called off goes to all of them at once.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -77,12 +77,14 @@ def plan_annotations(
     observed: Observed,
     *,
     model: Model | None,
+    is_urgent: bool,
     now: datetime,
     memory: Memory,
 ) -> AnnotationsPlan:
     """
     The *pods* to annotate for the ConfigMap with *data*; *model* says which node will hold which VIP.
 
+    With *is_urgent* they are annotated at once, all of them, and others wait the longer.
     The annotation is a digest. While an agent lacks its password, its own pod gets another one every
     :data:`PASSWORD_RECHECK` seconds.
     """
@@ -99,7 +101,7 @@ def plan_annotations(
     annotated = {key: last for key, last in before.annotated.items() if key in own}
     if problem := _refusal(due, observed.records.pods.get(group.key), value, now):
         return AnnotationsPlan((), *problem, allowance, annotated)
-    room = max(0, BURST - allowance.spent)
+    room = len(due) if is_urgent else max(0, BURST - allowance.spent)
     first = due if len(due) <= room else _first(due, room, _changing(model, states, memory), annotated, at=at)
     writes = tuple(PodAnnotation(key, value, group.key) for key in sorted(pod.metadata.key for pod in first))
     left = len(due) - len(writes)

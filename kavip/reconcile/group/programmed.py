@@ -57,7 +57,9 @@ def programmed(
     if switchover and switchover.message:
         return _not_switched(group, ready, states, message=switchover.message)
     progress = f"{len(ready) - len(lagging)} of {len(ready)} nodes run configuration {config_hash}"
-    return ConditionState("False", Reason.PENDING, f"{progress}; waiting for {few(lagging) or 'nodes'}")
+    return ConditionState(
+        "False", Reason.PENDING, f"{progress}; waiting for {few(lagging) or 'nodes'}", is_progress=True
+    )
 
 
 def runs(states: Mapping[str, NodeState], node: str, config_hash: str) -> bool:

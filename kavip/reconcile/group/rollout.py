@@ -57,7 +57,14 @@ def plan_rollout(
     switchover = _plan_switchover(group, observed, existing=existing, desired=desired, now=now)
     published, current = (switchover.published, desired.configuration.current) if switchover else (None, None)
     objects = plan_objects(
-        group, observed, existing=existing, desired=desired, published=published, options=options, now=now
+        group,
+        observed,
+        existing=existing,
+        desired=desired,
+        published=published,
+        is_called_off=switchover is not None and switchover.is_called_off,
+        options=options,
+        now=now,
     )
     replacement = plan_replacement(
         existing.takeover,

@@ -138,13 +138,12 @@ def status_patches(
 
 
 def _is_progress(group: KeepalivedGroup, status: GroupStatus, states: Mapping[ConditionType, ConditionState]) -> bool:
-    """Whether no instance differs but in its count, and no condition but in its message; ``Pending`` is progress."""
+    """Whether no instance differs but in its count, and no condition but in its message or by progress of nodes."""
     if _uncounted(group.status) != _uncounted(status):
         return False
     stored = {each.type: each for each in group.status.conditions or ()}
     return all(
-        state.change(stored.get(kind), group.metadata) is not ConditionChange.STATE
-        or (kind is ConditionType.PROGRAMMED and state.reason == Reason.PENDING)
+        state.is_progress or state.change(stored.get(kind), group.metadata) is not ConditionChange.STATE
         for kind, state in states.items()
     )
 

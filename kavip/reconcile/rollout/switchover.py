@@ -26,7 +26,10 @@ LEAD: Final = 10.0
 """Seconds between the last annotation and the instant: kubelet brings the announcement to that pod within one."""
 LONGEST_LEAD: Final = 300.0
 FROZEN: Final = 5.0
-"""Seconds before the instant from which on nothing that is published changes, except to call the switch off."""
+"""
+Seconds before the instant from which on nothing that is published changes, except to call the switch off; and as much
+longer as it takes to annotate all pods for a change.
+"""
 LAST_LOOK: Final = 4.0
 """Seconds before the instant at which every node must have it."""
 TOO_LATE: Final = 2.0
@@ -41,11 +44,16 @@ Ask = Callable[[Revision], Sequence[NodeReadiness]]
 
 @dataclass(frozen=True, slots=True)
 class Switchover:
-    """The revisions to publish, the *message* about a switch that is not done, and when to reconcile again."""
+    """
+    The revisions to publish, the *message* about a switch that is not done, and when to reconcile again.
+
+    *is_called_off*: each node must learn at once that it must not switch.
+    """
 
     published: PublishedRevisions
     message: str = ""
     requeue_after: float | None = None
+    is_called_off: bool = False
 
 
 def plan_switchover(
@@ -64,7 +72,7 @@ def plan_switchover(
     *notice*: the seconds until the last pod is annotated for an announcement.
     """
     published = published.at(now) if published else None
-    if published and published.next and published.switch_at and _is_frozen(published.switch_at, now):
+    if published and published.next and published.switch_at and _is_frozen(published.switch_at, notice, now):
         return _last_seconds(published, published.next, published.switch_at, nodes=ask(published.next), now=now)
     if published is None:
         return Switchover(PublishedRevisions(current))  # if the ConfigMap is lost, nodes may run an older one
@@ -102,13 +110,13 @@ def _last_seconds(
     if unaware and TOO_LATE < left <= LAST_LOOK:
         cause = f"node {unaware[0].node}: {unaware[0].problem}"
         called_off = replace(published, switch_at=None, aborts=published.aborts + 1, abort_cause=cause)
-        return Switchover(called_off, _waits(published.current, following, unaware), 1.0)
+        return Switchover(called_off, _waits(published.current, following, unaware), 1.0, is_called_off=True)
     requeue_after = left - LAST_LOOK if left > LAST_LOOK else left + MARGIN
     return Switchover(published, _announced(published, following), max(requeue_after, 0.1))
 
 
-def _is_frozen(instant: datetime, now: datetime) -> bool:
-    return -MARGIN < _seconds_to(instant, now) <= FROZEN
+def _is_frozen(instant: datetime, notice: float, now: datetime) -> bool:
+    return -MARGIN < _seconds_to(instant, now) <= FROZEN + notice
 
 
 def _seconds_to(instant: datetime, now: datetime) -> float:

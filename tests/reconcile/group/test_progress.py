@@ -95,9 +95,19 @@ def test_what_nodes_have_not_followed_yet_or_have_followed_already_is_progress(c
     assert found.body["status"].keys() <= {"configHash", "instances", "nodes", "conditions"}
 
 
-@pytest.mark.parametrize("change", [waited, failed_over, lost_a_pod, edited])
-def test_a_change_that_users_wait_for_is_none(change: Change) -> None:
-    """Programmed that becomes True, another master, another state of Ready, an edit of the group."""
+def waits_for_a_switch(simulation: SimulatedCluster) -> None:
+    """The VRID of the instance must change on all nodes at once: `Programmed` says so after the edit is observed."""
+    group = simulation.snapshot.groups[GROUP]
+    spec = msgspec.structs.replace(group.spec, blacklist_router_ids=[1])
+    metadata = msgspec.structs.replace(group.metadata, generation=2)
+    simulation.snapshot.put(msgspec.structs.replace(group, metadata=metadata, spec=spec))
+    simulation.group()
+    assert condition(simulation, PROGRAMMED)[0] == "True"
+
+
+@pytest.mark.parametrize("change", [waited, failed_over, lost_a_pod, edited, waits_for_a_switch])
+def test_another_state_is_none(change: Change) -> None:
+    """Programmed that becomes True or waits for a switch, another master, Ready, an edit of the group."""
     simulation = working()
     change(simulation)
     assert not patch(simulation).is_progress

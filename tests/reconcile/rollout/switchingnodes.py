@@ -1,8 +1,9 @@
 """The nodes and the plans of one group while all nodes switch at one instant."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import combinations
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from kavip.api.instant import instant_text
 from kavip.reconcile.observed.agentstates import BACKUP, InstanceState, NodeState
 from kavip.reconcile.rollout.configmap import PublishedRevisions, Revision, read_published, settings_of
 from kavip.vrrp.identity import agree
-from kavip.vrrp.running import running_instances
+from kavip.vrrp.running import RunningInstance, running_instances
 from tests.reconcile.group.settledgroup import PROGRAMMED, WEB, condition, serving, settled, with_pods
 from tests.reconcile.simulatedcluster import GROUP, SimulatedCluster, pod
 from tests.support import build
@@ -90,11 +91,12 @@ class Site:
     nodes: list[Node]
 
     @classmethod
-    def of(cls, **spec: Any) -> "Site":
-        """Two nodes that run a group with one Service."""
-        simulation = settled(build.group(GROUP, **spec), serving(WEB, VIP))
-        with_pods(simulation, *(pod(f"edge-{name}", name) for name in ("n1", "n2")))
-        site = cls(simulation, [Node("n1"), Node("n2")])
+    def of(cls, *, nodes: int = 2, **spec: Any) -> "Site":
+        """Nodes that run a group with one Service."""
+        simulation = settled(build.group(GROUP, **spec), serving(WEB, VIP), nodes=nodes)
+        names = [f"n{number}" for number in range(1, nodes + 1)]
+        with_pods(simulation, *(pod(f"edge-{name}", name) for name in names))
+        site = cls(simulation, list(map(Node, names)))
         site.pass_time(2.0)
         return site
 
@@ -146,7 +148,12 @@ class Site:
 
     def check(self) -> None:
         """Assert that no two nodes are masters of one instance, or of one VIP in two instances."""
-        one, other = (running_instances(node.runs.text) if node.runs else {} for node in self.nodes)
+        texts = {node.runs.text for node in self.nodes if node.runs}
+        for one, other in combinations(map(running_instances, sorted(texts)), 2):
+            self._check(one, other)
+
+    @staticmethod
+    def _check(one: Mapping[str, RunningInstance], other: Mapping[str, RunningInstance]) -> None:
         for name in one.keys() & other.keys():
             assert agree(one[name].identity, other[name].identity), name
         places = {vip.address: name for name, each in one.items() for vip in each.virtual_ips}
