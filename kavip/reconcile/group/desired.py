@@ -57,8 +57,8 @@ class Desired:
     *is_persisted*: VRIDs and port stand in the status, so objects may use them. *is_rolling*: a node waits to join, to
     leave or to change its address. *awaits_groups*: a VIP waits until another group has given it up. *detection*: of
     address conflicts. *rendering*: the template to render now; with *is_held*, nothing else is done until then.
-    *template_problem*: why the template of the configuration cannot be used. *awaits_answers*: the ConfigMap is lost,
-    and what the nodes run is not known yet, so nothing is written.
+    *template_problem*: why the template of the configuration cannot be used. *awaits_agents*: this controller has only
+    begun to ask what the nodes run.
     """
 
     members: Shards
@@ -78,7 +78,7 @@ class Desired:
     rendering: RenderRequest | None = None
     is_held: bool = False
     template_problem: Refusal | None = None
-    awaits_answers: bool = False
+    awaits_agents: bool = False
 
     @property
     def all_nodes(self) -> tuple[Node, ...]:
@@ -157,9 +157,7 @@ def desired_of(
         rendering=templated.request,
         is_held=templated.is_held,
         template_problem=templated.problem,
-        awaits_answers=existing.configmap is None
-        and bool(group.status.config_hash)
-        and awaits_agents(snapshot, group, observed.agents, existing),
+        awaits_agents=awaits_agents(snapshot, group, observed.agents, existing),
     )
 
 

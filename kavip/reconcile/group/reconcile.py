@@ -99,8 +99,10 @@ def _plan(
     snapshot.memory(group.key).begin_turn()
     existing = existing_of(snapshot, group, observed, now=now)
     desired = desired_of(snapshot, group, observed, existing=existing, options=options, now=now)
-    if desired.awaits_answers or desired.is_held:
-        target = target_of(existing, desired, None, group.status.config_hash) if desired.awaits_answers else None
+    is_lost = existing.configmap is None and bool(group.status.config_hash)
+    is_unknown = is_lost and desired.awaits_agents  # which VIPs wait for a switch
+    if is_unknown or desired.is_held:
+        target = target_of(existing, desired, None, group.status.config_hash) if is_unknown else None
         return BegunPlan(GroupPlan(rendering=desired.rendering, target=target, requeue_after=PATIENCE))
     rollout = plan_rollout(group, observed, existing=existing, desired=desired, options=options, now=now)
 

@@ -92,7 +92,9 @@ def _plan_switchover(
     configuration, running = desired.configuration, existing.running
     if configuration.current is None:
         return None
-    renewed = new_password_since(group.key, observed.agents) is not None
+    pending = existing.published.next if existing.published else None
+    was_renewed = pending is not None and pending.renewed and desired.awaits_agents  # as the last leader has heard
+    renewed = was_renewed or new_password_since(group.key, observed.agents) is not None
     settings = replace(settings_of(group), renewals=(running.settings.renewals if running else 0) + renewed)
     wanted = configuration.next or configuration.current
     following = Revision(wanted.content, wanted.hash, settings, renewed, desired.links, wanted.is_packed)

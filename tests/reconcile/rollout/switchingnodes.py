@@ -110,6 +110,12 @@ class Site:
         return found
 
     @property
+    def switch_at(self) -> datetime:
+        """The announced instant."""
+        assert self.published.switch_at
+        return self.published.switch_at
+
+    @property
     def message(self) -> str:
         """The message of Programmed."""
         return condition(self.simulation, PROGRAMMED)[2]

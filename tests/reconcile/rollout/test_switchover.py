@@ -3,7 +3,7 @@
 import base64
 import gzip
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from kavip import names
 from kavip.api.agent import ProblemCode
 from kavip.api.group import PasswordAuth, SecretRef
-from kavip.api.instant import instant_text
 from kavip.reconcile.group.annotations import BURST, INTERVAL
 from kavip.reconcile.observed.agentstates import Contact, NodeState
 from kavip.reconcile.rollout import readiness, switchover
@@ -165,8 +164,7 @@ def test_an_announcement_that_a_node_has_not_seen_is_called_off_and_repeated() -
 
 def seconds_left(site: Site) -> float:
     """The seconds until the announced instant."""
-    assert site.published.switch_at
-    return (site.published.switch_at - site.simulation.now).total_seconds()
+    return (site.switch_at - site.simulation.now).total_seconds()
 
 
 def test_the_instant_is_after_the_last_annotation() -> None:
@@ -318,55 +316,6 @@ def test_a_secret_that_a_running_group_misses_is_named() -> None:
         node.refuses, node.code = "", ProblemCode.NONE
     site.pass_time(30)
     assert condition(site.simulation, PROGRAMMED)[:2] == ("True", "Programmed")
-
-
-def test_a_password_that_is_replaced_in_place() -> None:
-    """The text stays the same. The switch waits for a node without the new password, up to kubelet's longest delay."""
-    site = Site.of(**SECRET)
-    states = {name: site.simulation.agents.states_of(GROUP)[name] for name in ("n1", "n2")}
-    seen = instant_text(site.simulation.now)
-    fresh = replace(states["n1"], new_password=seen, drift=0.0)
-    site.simulation.agents = site.simulation.agents.with_state(GROUP, "n1", state=fresh)
-    site.simulation.group()
-    found = site.published
-    assert found.next and found.next.renewed
-    assert found.next.text == found.current.text
-    assert site.simulation.objects.configmaps[GROUP].binary_data is None
-    reported: dict[str, dict[str, Any]] = {"n1": {"new_password": seen}, "n2": {}}
-    for name, more in reported.items():
-        state = replace(states[name], prepared=found.next.digest, drift=0.0, **more)
-        site.simulation.agents = site.simulation.agents.with_state(GROUP, name, state=state)
-    site.simulation.group()
-    assert "waits for node n2: the new password is not mounted there yet" in site.message
-    site.simulation.later(readiness.RENEWED_AFTER)
-    site.simulation.group()
-    assert site.published.switch_at
-    assert (found.current.settings.renewals, found.next.settings.renewals) == (0, 1)
-    for name in ("n1", "n2"):
-        state = replace(states[name], prepared=found.next.digest, drift=0.0, switch_at=instant_text(switch_at(site)))
-        site.simulation.agents = site.simulation.agents.with_state(GROUP, name, state=state)
-    site.simulation.now = switch_at(site) + timedelta(seconds=2)
-    site.simulation.group()
-    site.simulation.group()
-    assert (site.published.next, site.published.current.settings.renewals) == (None, 1)
-
-
-def test_a_silent_node_starts_no_switch_for_its_password() -> None:
-    """It may have answered before a switch that it missed, so it starts no new switch."""
-    site = Site.of(**SECRET)
-    state = replace(site.simulation.agents.states_of(GROUP)["n1"], new_password=instant_text(site.simulation.now))
-    site.simulation.agents = site.simulation.agents.with_state(GROUP, "n1", state=state)
-    site.simulation.group()
-    assert site.published.next
-    site.simulation.agents = site.simulation.agents.with_contact(GROUP, "n1", contact=Contact(is_silent=True))
-    site.simulation.group()
-    assert site.published.next is None
-
-
-def switch_at(site: Site) -> datetime:
-    """The announced instant."""
-    assert site.published.switch_at
-    return site.published.switch_at
 
 
 def test_a_pod_mounts_the_secrets_of_both_revisions() -> None:
