@@ -262,7 +262,8 @@ class GroupRecord:
     does not contain it. *unconfirmed*: by Service. *unconfirmed_masters*: by instance or VIP of the group's status.
     *obstructed*: the Services whose stored ``Programmed`` names an obstacle, and not only the progress. *allowance*: of
     Events about VIPs that move. *annotated*: when its pods were annotated; *notation_left*: when its text last left a
-    notation; both in monotonic seconds. *listed*: the VIPs in its ConfigMap that were new.
+    notation; both in monotonic seconds. *listed*: the VIPs in its ConfigMap that were new. *recalled_until*:
+    until then, in monotonic seconds, its pods are annotated at once, because a switch was called off.
     """
 
     reservation: GroupReservation = GroupReservation()
@@ -274,6 +275,7 @@ class GroupRecord:
     annotated: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}), hash=False)
     notation_left: float = -inf
     listed: PublishedList = PublishedList()
+    recalled_until: float = -inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,7 +84,7 @@ def plan_annotations(
     """
     The *pods* to annotate for the ConfigMap with *data*; *model* says which node will hold which VIP.
 
-    With *is_urgent* they are annotated at once, all of them, and others wait the longer.
+    With *is_urgent* they are annotated at once, all of them.
     The annotation is a digest. While an agent lacks its password, its own pod gets another one every
     :data:`PASSWORD_RECHECK` seconds.
     """
@@ -104,11 +104,11 @@ def plan_annotations(
     room = len(due) if is_urgent else max(0, BURST - allowance.spent)
     first = due if len(due) <= room else _first(due, room, _changing(model, states, memory), annotated, at=at)
     writes = tuple(PodAnnotation(key, value, group.key) for key in sorted(pod.metadata.key for pod in first))
-    left = len(due) - len(writes)
+    left, spent = len(due) - len(writes), allowance.spent + len(writes)
     return AnnotationsPlan(
         writes,
         recheck=min(left * INTERVAL, _LONGEST_WAIT) if left else None,
-        allowance=Allowance(allowance.spent + len(writes), allowance.at),
+        allowance=Allowance(max(allowance.spent, min(spent, BURST)), allowance.at),
         annotated={**annotated, **{write.key: at for write in writes}},
     )
 

@@ -71,14 +71,14 @@ def plan_objects(
     existing: Existing,
     desired: Desired,
     published: PublishedRevisions | None,
-    is_called_off: bool,
+    is_urgent: bool,
     options: ReconcileOptions,
     now: datetime,
 ) -> ObjectsPlan:
     """
     Compare the objects of *group* with what is *desired*; *published* are the revisions for the ConfigMap.
 
-    *is_called_off*: they end an announcement within the last seconds, so each pod is annotated at once.
+    *is_urgent*: each pod is annotated at once.
     """
     if existing.conflict is not None:
         return ObjectsPlan(problem=existing.conflict, recheck=RECHECK)
@@ -105,7 +105,7 @@ def plan_objects(
         data,
         observed,
         model=desired.configuration.model,
-        is_urgent=is_called_off,
+        is_urgent=is_urgent,
         now=now,
         memory=desired.members.memory,
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from typing import Final
 
 from kavip.api.address import Address, read_address
 from kavip.api.cluster import Node, Pod
@@ -26,6 +27,9 @@ from kavip.reconcile.rollout.switchover import Switchover, plan_switchover
 from kavip.reconcile.takeover.replacement import Replacement, plan_replacement
 from kavip.vrrp.virtualips import VirtualIP
 
+RECALL: Final = 10.0
+"""Seconds for which all pods are annotated at once after a switch was called off: those that fail are tried again."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
@@ -34,7 +38,7 @@ class Rollout:
 
     *switchover*: the revisions to publish; None: there is no configuration. *objects*: what to apply. *replacement*:
     the pod of keepalived-operator to delete. *config_hash*: the configuration that the nodes should run. *target*:
-    where the prober asks the agents.
+    where the prober asks the agents. *recalled_until*: for the next plan (:class:`~kavip.reconcile.plan.GroupRecord`).
     """
 
     switchover: Switchover | None
@@ -42,6 +46,7 @@ class Rollout:
     replacement: Replacement
     config_hash: str
     target: ProbeTarget | None
+    recalled_until: float
 
 
 def plan_rollout(
@@ -56,13 +61,14 @@ def plan_rollout(
     """Decide what to do now, from what is *existing* to what is *desired*."""
     switchover = _plan_switchover(group, observed, existing=existing, desired=desired, now=now)
     published, current = (switchover.published, desired.configuration.current) if switchover else (None, None)
+    recalled_until = _recalled_until(group, observed, switchover, now=now)
     objects = plan_objects(
         group,
         observed,
         existing=existing,
         desired=desired,
         published=published,
-        is_called_off=switchover is not None and switchover.is_called_off,
+        is_urgent=observed.agents.at < recalled_until,
         options=options,
         now=now,
     )
@@ -82,7 +88,17 @@ def plan_rollout(
         replacement=replacement,
         config_hash=config_hash,
         target=target_of(existing, desired, switchover, config_hash) if config_hash else None,
+        recalled_until=recalled_until,
     )
+
+
+def _recalled_until(
+    group: KeepalivedGroup, observed: Observed, switchover: Switchover | None, *, now: datetime
+) -> float:
+    """Until when pods are annotated at once: a switch has just been called off, and its instant has not passed."""
+    if switchover is None or switchover.called_off is None:
+        return observed.records.group(group.key).recalled_until
+    return observed.agents.at + min((switchover.called_off - now).total_seconds(), RECALL)
 
 
 def _plan_switchover(
@@ -126,7 +142,7 @@ def _plan_switchover(
         current=current,
         following=following if is_new else None,
         ask=ask,
-        notice=len(existing.pods) * annotations.INTERVAL,  # what prepared them has spent the burst
+        annotating=len(existing.pods) * annotations.INTERVAL,  # what prepared them has spent the burst
         now=now,
     )
 

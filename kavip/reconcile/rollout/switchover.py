@@ -27,8 +27,8 @@ LEAD: Final = 10.0
 LONGEST_LEAD: Final = 300.0
 FROZEN: Final = 5.0
 """
-Seconds before the instant from which on nothing that is published changes, except to call the switch off; and as much
-longer as it takes to annotate all pods for a change.
+Seconds before the instant from which on nothing that is published changes, except to call the switch off. For what all
+nodes would have to prepare again, it begins earlier, by the time to annotate all pods.
 """
 LAST_LOOK: Final = 4.0
 """Seconds before the instant at which every node must have it."""
@@ -47,13 +47,13 @@ class Switchover:
     """
     The revisions to publish, the *message* about a switch that is not done, and when to reconcile again.
 
-    *is_called_off*: each node must learn at once that it must not switch.
+    *called_off*: the announced instant at which no node must switch any more, which each must learn at once.
     """
 
     published: PublishedRevisions
     message: str = ""
     requeue_after: float | None = None
-    is_called_off: bool = False
+    called_off: datetime | None = None
 
 
 def plan_switchover(
@@ -62,18 +62,35 @@ def plan_switchover(
     current: Revision,
     following: Revision | None,
     ask: Ask,
-    notice: float,
+    annotating: float,
     now: datetime,
 ) -> Switchover:
     """
     Decide what to publish next.
 
     *published*: what is published now. *current* may roll from node to node; *following* may not, None: there is none.
-    *notice*: the seconds until the last pod is annotated for an announcement.
+    *annotating*: the seconds until the last pod is annotated for an announcement.
     """
     published = published.at(now) if published else None
-    if published and published.next and published.switch_at and _is_frozen(published.switch_at, notice, now):
-        return _last_seconds(published, published.next, published.switch_at, nodes=ask(published.next), now=now)
+    found = _plan(published, current=current, following=following, ask=ask, annotating=annotating, now=now)
+    announced = published.switch_at if published else None
+    return found if found.published.switch_at == announced else replace(found, called_off=announced)
+
+
+def _plan(
+    published: PublishedRevisions | None,
+    *,
+    current: Revision,
+    following: Revision | None,
+    ask: Ask,
+    annotating: float,
+    now: datetime,
+) -> Switchover:
+    if published and published.next and published.switch_at:
+        left = _seconds_to(published.switch_at, now)
+        is_wanted = following is not None and may_roll(published.next, following)
+        if -MARGIN < left <= FROZEN + (annotating if is_wanted else 0.0):
+            return _last_seconds(published, published.next, published.switch_at, nodes=ask(published.next), now=now)
     if published is None:
         return Switchover(PublishedRevisions(current))  # if the ConfigMap is lost, nodes may run an older one
     if following is None or not published.current.running or not (nodes := ask(following)):
@@ -87,7 +104,7 @@ def plan_switchover(
     pending = PublishedRevisions(current, following, aborts=aborts, abort_cause=cause)
     if waiting := [each for each in nodes if each.problem]:
         return Switchover(pending, _waits(current, following, waiting))
-    lead = min(max(LEAD * 2**aborts, ELECTION * _longest_interval(current, following)) + notice, LONGEST_LEAD)
+    lead = min(max(LEAD * 2**aborts, ELECTION * _longest_interval(current, following)) + annotating, LONGEST_LEAD)
     announced = replace(pending, switch_at=now + timedelta(seconds=lead))
     return Switchover(announced, _announced(announced, following), lead - LAST_LOOK)
 
@@ -110,13 +127,9 @@ def _last_seconds(
     if unaware and TOO_LATE < left <= LAST_LOOK:
         cause = f"node {unaware[0].node}: {unaware[0].problem}"
         called_off = replace(published, switch_at=None, aborts=published.aborts + 1, abort_cause=cause)
-        return Switchover(called_off, _waits(published.current, following, unaware), 1.0, is_called_off=True)
+        return Switchover(called_off, _waits(published.current, following, unaware), 1.0)
     requeue_after = left - LAST_LOOK if left > LAST_LOOK else left + MARGIN
     return Switchover(published, _announced(published, following), max(requeue_after, 0.1))
-
-
-def _is_frozen(instant: datetime, notice: float, now: datetime) -> bool:
-    return -MARGIN < _seconds_to(instant, now) <= FROZEN + notice
 
 
 def _seconds_to(instant: datetime, now: datetime) -> float:

@@ -116,6 +116,11 @@ class Site:
         return self.published.switch_at
 
     @property
+    def seconds_left(self) -> float:
+        """The seconds until the announced instant."""
+        return (self.switch_at - self.simulation.now).total_seconds()
+
+    @property
     def message(self) -> str:
         """The message of Programmed."""
         return condition(self.simulation, PROGRAMMED)[2]

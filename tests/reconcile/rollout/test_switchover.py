@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kavip import names
 from kavip.api.agent import ProblemCode
 from kavip.api.group import PasswordAuth, SecretRef
-from kavip.reconcile.group.annotations import BURST, INTERVAL
+from kavip.reconcile.group.annotations import INTERVAL
 from kavip.reconcile.observed.agentstates import Contact, NodeState
 from kavip.reconcile.rollout import readiness, switchover
 from kavip.reconcile.rollout.configmap import PublishedRevisions, Revision, settings_of
@@ -162,11 +162,6 @@ def test_an_announcement_that_a_node_has_not_seen_is_called_off_and_repeated() -
     site.until(lambda: is_done(site))
 
 
-def seconds_left(site: Site) -> float:
-    """The seconds until the announced instant."""
-    return (site.switch_at - site.simulation.now).total_seconds()
-
-
 def test_the_instant_is_after_the_last_annotation() -> None:
     """Otherwise the first announcement would always be called off in a group of hundreds of nodes."""
     site = Site.of(**MULTICAST)
@@ -179,7 +174,7 @@ def test_the_instant_is_after_the_last_annotation() -> None:
         current=current,
         following=following,
         ask=lambda _: [readiness.NodeReadiness("n1")],
-        notice=20.0,
+        annotating=20.0,
         now=now,
     )
     assert found.published.switch_at == now + timedelta(seconds=switchover.LEAD + 20.0)
@@ -190,33 +185,7 @@ def test_each_pod_gives_the_others_time() -> None:
     site = Site.of(**MULTICAST)
     site.edit(**UNICAST)
     site.until(lambda: site.published.switch_at)
-    assert seconds_left(site) == switchover.LEAD + 2 * INTERVAL
-
-
-def test_a_switch_that_is_called_off_is_told_to_all_nodes_at_once() -> None:
-    """Even if that is more than one burst: a node that has only read the announcement would switch alone."""
-    site = Site.of(nodes=BURST + 10, **MULTICAST)
-    site.edit(**UNICAST)
-    site.until(lambda: site.nodes[1].mounted and site.nodes[1].mounted.next)
-    site.nodes[1].stuck = True
-    site.until(lambda: site.published.aborts)
-    pods = site.simulation.objects.pods[GROUP].values()
-    assert len({each.metadata.annotation(names.CONFIG_HASH_ANNOTATION) for each in pods}) == 1
-
-
-def test_a_change_that_not_all_nodes_can_prepare_in_time_waits() -> None:
-    """It would only call the switch off. The more pods are to be annotated for it, the earlier it waits."""
-    site = Site.of(nodes=40, **MULTICAST)
-    site.edit(**UNICAST)
-    site.until(lambda: site.published.switch_at and seconds_left(site) < switchover.FROZEN + 40 * INTERVAL)
-    assert seconds_left(site) > switchover.FROZEN
-    before = site.published
-    site.simulation.snapshot.put(serving("shop/new", OTHER))
-    site.tick()
-    assert site.published == before
-    site.until(lambda: is_done(site))
-    assert all(node.runs and OTHER in node.runs.text for node in site.nodes)
-    assert not site.published.aborts
+    assert site.seconds_left == switchover.LEAD + 2 * INTERVAL
 
 
 def test_other_changes_are_published_meanwhile() -> None:

@@ -1,0 +1,119 @@
+"""An announced switch of many nodes is called off: each node learns it at once, or it would switch alone."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from kavip import names
+from kavip.reconcile.group.annotations import BURST, INTERVAL
+from kavip.reconcile.plan import Allowance, GroupPlan, PodAnnotation
+from kavip.reconcile.rollout import switchover
+from tests.reconcile.group.settledgroup import serving
+from tests.reconcile.rollout.switchingnodes import MULTICAST, OTHER, SECOND, UNICAST, Site, is_done
+from tests.reconcile.simulatedcluster import GROUP, NOW
+
+NODES = BURST + 10
+FROZEN = switchover.FROZEN + NODES * INTERVAL
+"""Seconds before the instant from which on other changes wait."""
+USED_UP = Allowance(10 * BURST)
+"""No pod may be annotated for half a minute."""
+
+
+def announced() -> Site:
+    """Many nodes, all of which have read that they switch soon."""
+    site = Site.of(nodes=NODES, **MULTICAST)
+    site.edit(**UNICAST)
+    site.until(lambda: site.published.switch_at and len(annotations(site)) == 1)
+    return site
+
+
+def use_up(site: Site) -> None:
+    """Let the controller annotate no more pods."""
+    at = (site.simulation.now - NOW).total_seconds()
+    site.simulation.records.pod_allowance = replace(USED_UP, at=at)
+
+
+def annotations(site: Site) -> set[str]:
+    """The annotations of all pods."""
+    pods = site.simulation.objects.pods[GROUP].values()
+    return {each.metadata.annotation(names.CONFIG_HASH_ANNOTATION) for each in pods}
+
+
+def refuse(site: Site) -> None:
+    """A node cannot prepare any more."""
+    site.nodes[1].refuses = "no"
+
+
+def revert(site: Site) -> None:
+    """Nobody wants the switch any more."""
+    site.edit(**MULTICAST)
+
+
+def edit_again(site: Site) -> None:
+    """Another switch is wanted, which no node has prepared."""
+    site.edit(**SECOND)
+
+
+@pytest.mark.parametrize("change", [refuse, revert, edit_again])
+def test_all_pods_are_annotated_at_once(change: Callable[[Site], None]) -> None:
+    """In time, even if that is more than a burst, others have used it up, and other changes wait already."""
+    site = announced()
+    site.until(lambda: site.seconds_left < FROZEN - 0.1)
+    instant, before = site.switch_at, annotations(site)
+    change(site)
+    use_up(site)
+    site.until(lambda: site.published.switch_at != instant)
+    assert site.simulation.now + timedelta(seconds=switchover.TOO_LATE) < instant
+    assert len(annotations(site)) == 1
+    assert annotations(site) != before
+
+
+def test_pods_whose_annotation_fails_are_annotated_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API server may be slow just then."""
+    site = announced()
+    instant, before = site.switch_at, annotations(site)
+    revert(site)
+    use_up(site)
+    simulation, failed = site.simulation, list[PodAnnotation]()
+    carry_out = simulation._carry_out
+
+    def fail_once(plan: GroupPlan) -> None:
+        sent = [each for each in plan.writes if isinstance(each, PodAnnotation)]
+        if sent and not failed:
+            failed.extend(sent)
+            plan = replace(plan, writes=tuple(each for each in plan.writes if each not in sent))
+        carry_out(plan)
+
+    monkeypatch.setattr(simulation, "_carry_out", fail_once)
+    simulation.group()
+    assert (site.published.switch_at, len(failed)) == (None, NODES)
+    assert instant > simulation.now
+    assert annotations(site) == before
+    simulation.group()
+    assert len(annotations(site)) == 1
+    assert annotations(site) != before
+
+
+def test_others_need_not_wait_for_what_went_at_once() -> None:
+    """The API server has carried it out: it has no load left from it."""
+    site = announced()
+    revert(site)
+    site.simulation.group()
+    assert site.published.switch_at is None
+    assert site.simulation.records.pod_allowance.spent <= BURST
+
+
+def test_a_change_that_not_all_nodes_can_prepare_in_time_waits() -> None:
+    """It would only call the switch off. The more pods are to be annotated for it, the earlier it waits."""
+    site = announced()
+    site.until(lambda: site.seconds_left < FROZEN - 0.1)
+    before = site.published
+    site.simulation.snapshot.put(serving("shop/new", OTHER))
+    site.tick()
+    assert site.seconds_left > switchover.FROZEN
+    assert site.published == before
+    site.until(lambda: is_done(site))
+    assert all(node.runs and OTHER in node.runs.text for node in site.nodes)
+    assert not site.published.aborts
