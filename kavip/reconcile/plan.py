@@ -254,6 +254,18 @@ class PublishedList:
 
 
 @dataclass(frozen=True, slots=True)
+class Recall:
+    """
+    A switch that was called off: the *annotations* that pods had then, each of which must learn of it at once.
+
+    *until*: its instant, in monotonic seconds.
+    """
+
+    annotations: frozenset[str] = frozenset()
+    until: float = -inf
+
+
+@dataclass(frozen=True, slots=True)
 class GroupRecord:
     """
     What the worker records of the last plan of a group.
@@ -262,8 +274,8 @@ class GroupRecord:
     does not contain it. *unconfirmed*: by Service. *unconfirmed_masters*: by instance or VIP of the group's status.
     *obstructed*: the Services whose stored ``Programmed`` names an obstacle, and not only the progress. *allowance*: of
     Events about VIPs that move. *annotated*: when its pods were annotated; *notation_left*: when its text last left a
-    notation; both in monotonic seconds. *listed*: the VIPs in its ConfigMap that were new. *recalled_until*:
-    until then, in monotonic seconds, its pods are annotated at once, because a switch was called off.
+    notation; both in monotonic seconds. *listed*: the VIPs in its ConfigMap that were new. *recall*: of the last switch
+    that was called off.
     """
 
     reservation: GroupReservation = GroupReservation()
@@ -275,7 +287,7 @@ class GroupRecord:
     annotated: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}), hash=False)
     notation_left: float = -inf
     listed: PublishedList = PublishedList()
-    recalled_until: float = -inf
+    recall: Recall = Recall()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from kavip.api.address import Address
 from kavip.api.agent import ProblemCode
 from kavip.api.cluster import Pod
 from kavip.api.group import KeepalivedGroup
+from kavip.api.instant import instant_text, read_instant
 from kavip.api.refusal import Refusal
 from kavip.api.workload import controller_of
 from kavip.memo import Memory
@@ -29,7 +30,7 @@ from kavip.reconcile.group.manifests import digest
 from kavip.reconcile.observed.agentstates import NodeState, masters_by_instance
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.observed.records import RejectedObject
-from kavip.reconcile.plan import Allowance, PodAnnotation
+from kavip.reconcile.plan import Allowance, PodAnnotation, Recall
 from kavip.reconcile.takeover.progress import is_old
 from kavip.vrrp.instances import Instance, Model
 
@@ -77,14 +78,15 @@ def plan_annotations(
     observed: Observed,
     *,
     model: Model | None,
-    is_urgent: bool,
+    recall: Recall,
+    switch_at: datetime | None,
     now: datetime,
     memory: Memory,
 ) -> AnnotationsPlan:
     """
     The *pods* to annotate for the ConfigMap with *data*; *model* says which node will hold which VIP.
 
-    With *is_urgent* they are annotated at once, all of them.
+    Pods that *recall* concerns are annotated at once, and those that will switch at another instant than *switch_at*.
     The annotation is a digest. While an agent lacks its password, its own pod gets another one every
     :data:`PASSWORD_RECHECK` seconds.
     """
@@ -101,8 +103,12 @@ def plan_annotations(
     annotated = {key: last for key, last in before.annotated.items() if key in own}
     if problem := _refusal(due, observed.records.pods.get(group.key), value, now):
         return AnnotationsPlan((), *problem, allowance, annotated)
-    room = len(due) if is_urgent else max(0, BURST - allowance.spent)
-    first = due if len(due) <= room else _first(due, room, _changing(model, states, memory), annotated, at=at)
+    room = max(0, BURST - allowance.spent)
+    if len(due) <= room:
+        first = due
+    else:
+        urgent, others = _split(due, states, recall, switch_at, annotated, at=at, now=now)
+        first = [*urgent, *_first(others, room, _changing(model, states, memory), annotated, at=at)]
     writes = tuple(PodAnnotation(key, value, group.key) for key in sorted(pod.metadata.key for pod in first))
     left, spent = len(due) - len(writes), allowance.spent + len(writes)
     return AnnotationsPlan(
@@ -132,6 +138,36 @@ def _is_due(pod: Pod, group: KeepalivedGroup, states: Mapping[str, NodeState], *
         return False
     owner = controller_of(pod.metadata)
     return owner is not None and (owner.kind, owner.name) == (names.DAEMON_SET, group.metadata.name)
+
+
+def _split(
+    due: Sequence[Pod],
+    states: Mapping[str, NodeState],
+    recall: Recall,
+    switch_at: datetime | None,
+    annotated: Mapping[str, float],
+    *,
+    at: float,
+    now: datetime,
+) -> tuple[list[Pod], list[Pod]]:
+    """
+    The pods that may switch although that was called off, and the others of those that are *due*.
+
+    A pod whose agent reports such an instant may just have been *annotated* and not have reported again.
+    """
+    recalled = recall.annotations if at < recall.until else frozenset[str]()
+
+    def is_urgent(pod: Pod) -> bool:
+        reported = state.switch_at if (state := states.get(pod.spec.node_name)) else ""
+        instant = read_instant(reported) if reported != instant_text(switch_at) else None
+        may_answer = at - annotated.get(pod.metadata.key, -inf) < _KUBELET_NEEDS
+        is_misled = instant is not None and instant > now and not may_answer
+        return is_misled or pod.metadata.annotation(names.CONFIG_HASH_ANNOTATION) in recalled
+
+    urgent, others = list[Pod](), list[Pod]()
+    for pod in due:
+        (urgent if is_urgent(pod) else others).append(pod)
+    return urgent, others
 
 
 def _lacks_password(state: NodeState) -> bool:

@@ -144,7 +144,7 @@ def _plan(
             rollout.objects.pods.annotated,
             notation.last_left(existing.running, desired.configuration.current, record.notation_left, at=mastership.at),
             desired.detection.examined,
-            rollout.recalled_until,
+            rollout.recall,
         ),
         target=rollout.target,
         pod_allowance=rollout.objects.pods.allowance,

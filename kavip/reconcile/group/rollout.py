@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Final
 
+from kavip import names
 from kavip.api.address import Address, read_address
 from kavip.api.cluster import Node, Pod
 from kavip.api.group import KeepalivedGroup
@@ -18,7 +18,7 @@ from kavip.reconcile.group.desired import Desired
 from kavip.reconcile.group.existing import Existing
 from kavip.reconcile.group.objects import ObjectsPlan, plan_objects
 from kavip.reconcile.observed.observed import Observed
-from kavip.reconcile.plan import ProbeTarget, ReconcileOptions
+from kavip.reconcile.plan import ProbeTarget, Recall, ReconcileOptions
 from kavip.reconcile.rollout.configmap import Revision, settings_of
 from kavip.reconcile.rollout.difference import rolled_links
 from kavip.reconcile.rollout.poollinks import PoolLinks
@@ -26,9 +26,6 @@ from kavip.reconcile.rollout.readiness import new_password_since, readiness_of
 from kavip.reconcile.rollout.switchover import Switchover, plan_switchover
 from kavip.reconcile.takeover.replacement import Replacement, plan_replacement
 from kavip.vrrp.virtualips import VirtualIP
-
-RECALL: Final = 10.0
-"""Seconds for which all pods are annotated at once after a switch was called off: those that fail are tried again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +35,7 @@ class Rollout:
 
     *switchover*: the revisions to publish; None: there is no configuration. *objects*: what to apply. *replacement*:
     the pod of keepalived-operator to delete. *config_hash*: the configuration that the nodes should run. *target*:
-    where the prober asks the agents. *recalled_until*: for the next plan (:class:`~kavip.reconcile.plan.GroupRecord`).
+    where the prober asks the agents. *recall*: of the last switch that was called off.
     """
 
     switchover: Switchover | None
@@ -46,7 +43,7 @@ class Rollout:
     replacement: Replacement
     config_hash: str
     target: ProbeTarget | None
-    recalled_until: float
+    recall: Recall
 
 
 def plan_rollout(
@@ -61,14 +58,14 @@ def plan_rollout(
     """Decide what to do now, from what is *existing* to what is *desired*."""
     switchover = _plan_switchover(group, observed, existing=existing, desired=desired, now=now)
     published, current = (switchover.published, desired.configuration.current) if switchover else (None, None)
-    recalled_until = _recalled_until(group, observed, switchover, now=now)
+    recall = _recall_of(group, observed, existing, switchover, now=now)
     objects = plan_objects(
         group,
         observed,
         existing=existing,
         desired=desired,
         published=published,
-        is_urgent=observed.agents.at < recalled_until,
+        recall=recall,
         options=options,
         now=now,
     )
@@ -88,17 +85,18 @@ def plan_rollout(
         replacement=replacement,
         config_hash=config_hash,
         target=target_of(existing, desired, switchover, config_hash) if config_hash else None,
-        recalled_until=recalled_until,
+        recall=recall,
     )
 
 
-def _recalled_until(
-    group: KeepalivedGroup, observed: Observed, switchover: Switchover | None, *, now: datetime
-) -> float:
-    """Until when pods are annotated at once: a switch has just been called off, and its instant has not passed."""
+def _recall_of(
+    group: KeepalivedGroup, observed: Observed, existing: Existing, switchover: Switchover | None, *, now: datetime
+) -> Recall:
+    """Which pods must learn at once that they do not switch: those that are there when the switch is called off."""
     if switchover is None or switchover.called_off is None:
-        return observed.records.group(group.key).recalled_until
-    return observed.agents.at + min((switchover.called_off - now).total_seconds(), RECALL)
+        return observed.records.group(group.key).recall
+    present = frozenset(each.metadata.annotation(names.CONFIG_HASH_ANNOTATION) for each in existing.pods)
+    return Recall(present, observed.agents.at + (switchover.called_off - now).total_seconds())
 
 
 def _plan_switchover(
@@ -109,7 +107,12 @@ def _plan_switchover(
     if configuration.current is None:
         return None
     pending = existing.published.next if existing.published else None
-    was_renewed = pending is not None and pending.renewed and desired.awaits_agents  # as the last leader has heard
+    was_renewed = (  # as the last leader has heard
+        desired.awaits_agents
+        and pending is not None
+        and pending.renewed
+        and replace(pending.settings, renewals=0) == settings_of(group)
+    )
     renewed = was_renewed or new_password_since(group.key, observed.agents) is not None
     settings = replace(settings_of(group), renewals=(running.settings.renewals if running else 0) + renewed)
     wanted = configuration.next or configuration.current

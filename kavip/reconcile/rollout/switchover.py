@@ -27,8 +27,9 @@ LEAD: Final = 10.0
 LONGEST_LEAD: Final = 300.0
 FROZEN: Final = 5.0
 """
-Seconds before the instant from which on nothing that is published changes, except to call the switch off. For what all
-nodes would have to prepare again, it begins earlier, by the time to annotate all pods.
+Seconds before the instant from which on nothing that is published changes, except to call the switch off. Unless
+nobody wants the switch any more, it begins earlier, by the time to annotate all pods: each change would have to be
+prepared by all nodes.
 """
 LAST_LOOK: Final = 4.0
 """Seconds before the instant at which every node must have it."""
@@ -88,8 +89,7 @@ def _plan(
 ) -> Switchover:
     if published and published.next and published.switch_at:
         left = _seconds_to(published.switch_at, now)
-        is_wanted = following is not None and may_roll(published.next, following)
-        if -MARGIN < left <= FROZEN + (annotating if is_wanted else 0.0):
+        if -MARGIN < left <= FROZEN + (annotating if following is not None else 0.0):
             return _last_seconds(published, published.next, published.switch_at, nodes=ask(published.next), now=now)
     if published is None:
         return Switchover(PublishedRevisions(current))  # if the ConfigMap is lost, nodes may run an older one

@@ -56,18 +56,57 @@ def edit_again(site: Site) -> None:
     site.edit(**SECOND)
 
 
-@pytest.mark.parametrize("change", [refuse, revert, edit_again])
-def test_all_pods_are_annotated_at_once(change: Callable[[Site], None]) -> None:
-    """In time, even if that is more than a burst, others have used it up, and other changes wait already."""
+def lose(site: Site) -> None:
+    """Somebody deletes the ConfigMap."""
+    del site.simulation.objects.configmaps[GROUP]
+
+
+@pytest.mark.parametrize(
+    ("change", "left"), [(refuse, FROZEN), (revert, FROZEN), (lose, FROZEN), (edit_again, FROZEN + 2.0)]
+)
+def test_all_pods_are_annotated_at_once(change: Callable[[Site], None], left: float) -> None:
+    """In time, even if that is more than a burst, and others have used it up."""
     site = announced()
-    site.until(lambda: site.seconds_left < FROZEN - 0.1)
+    site.until(lambda: site.seconds_left < left - 0.1)
     instant, before = site.switch_at, annotations(site)
     change(site)
     use_up(site)
+    site.simulation.group()
     site.until(lambda: site.published.switch_at != instant)
     assert site.simulation.now + timedelta(seconds=switchover.TOO_LATE) < instant
     assert len(annotations(site)) == 1
     assert annotations(site) != before
+
+
+def test_only_pods_that_do_not_know_it_are_annotated_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Services may change all the time meanwhile."""
+    site = announced()
+    revert(site)
+    site.simulation.group()
+    began, sent = site.simulation.now, list[PodAnnotation]()
+    carry_out = site.simulation._carry_out
+
+    def count(plan: GroupPlan) -> None:
+        sent.extend(each for each in plan.writes if isinstance(each, PodAnnotation))
+        carry_out(plan)
+
+    monkeypatch.setattr(site.simulation, "_carry_out", count)
+    for number in range(10):
+        site.simulation.snapshot.put(serving(f"shop/new-{number}", f"192.0.2.{201 + number}"))
+        site.tick()
+    assert NODES < len(sent) <= BURST + (site.simulation.now - began).total_seconds() / INTERVAL
+
+
+def test_another_switch_waits_for_one_that_is_near() -> None:
+    """Otherwise changes that follow each other would call each switch off, and none would ever happen."""
+    site = announced()
+    site.until(lambda: site.seconds_left < FROZEN - 0.1)
+    instant = site.switch_at
+    edit_again(site)
+    site.until(lambda: site.simulation.now > instant)
+    assert all(node.runs and "unicast_peer" in node.runs.text for node in site.nodes)
+    site.until(lambda: is_done(site))
+    assert not any(node.runs and "unicast_peer" in node.runs.text for node in site.nodes)
 
 
 def test_pods_whose_annotation_fails_are_annotated_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

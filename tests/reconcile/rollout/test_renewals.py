@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from kavip.api.group import PasswordAuth, SecretRef
 from kavip.api.instant import instant_text
 from kavip.reconcile.observed.agentstates import AgentStates, Contact
 from kavip.reconcile.rollout import readiness
@@ -70,3 +71,19 @@ def test_a_new_leader_does_not_withdraw_a_new_password_that_it_has_not_heard_of(
     simulation.later(PATIENCE + 1)
     simulation.group()
     assert site.published.next is None
+
+
+def test_a_new_leader_renews_no_other_password() -> None:
+    """The group names another key by now: all nodes change to that, and nothing is renewed."""
+    site = Site.of(**SECRET)
+    simulation = site.simulation
+    state = replace(simulation.agents.states_of(GROUP)["n1"], new_password=instant_text(simulation.now))
+    simulation.agents = simulation.agents.with_state(GROUP, "n1", state=state)
+    simulation.group()
+    assert site.published.next and site.published.next.renewed
+    simulation.agents = AgentStates(since=(simulation.now - NOW).total_seconds())
+    password = PasswordAuth(secret_ref=SecretRef(name="vrrp"), secret_key="two")
+    site.edit(**{**SECRET, "password_auth": password})
+    simulation.group()
+    assert site.published.next.settings.secret_key == "two"
+    assert not site.published.next.renewed
