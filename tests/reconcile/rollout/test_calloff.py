@@ -78,23 +78,47 @@ def test_all_pods_are_annotated_at_once(change: Callable[[Site], None], left: fl
     assert annotations(site) != before
 
 
+def count(site: Site, monkeypatch: pytest.MonkeyPatch) -> list[PodAnnotation]:
+    """The annotations from now on."""
+    sent, carry_out = list[PodAnnotation](), site.simulation._carry_out
+
+    def counted(plan: GroupPlan) -> None:
+        sent.extend(each for each in plan.writes if isinstance(each, PodAnnotation))
+        carry_out(plan)
+
+    monkeypatch.setattr(site.simulation, "_carry_out", counted)
+    return sent
+
+
+def most(seconds: float) -> float:
+    """How many pods may be annotated in *seconds*."""
+    return BURST + seconds / INTERVAL
+
+
 def test_only_pods_that_do_not_know_it_are_annotated_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Services may change all the time meanwhile."""
     site = announced()
     revert(site)
     site.simulation.group()
-    began, sent = site.simulation.now, list[PodAnnotation]()
-    carry_out = site.simulation._carry_out
-
-    def count(plan: GroupPlan) -> None:
-        sent.extend(each for each in plan.writes if isinstance(each, PodAnnotation))
-        carry_out(plan)
-
-    monkeypatch.setattr(site.simulation, "_carry_out", count)
+    sent = count(site, monkeypatch)
     for number in range(10):
         site.simulation.snapshot.put(serving(f"shop/new-{number}", f"192.0.2.{201 + number}"))
         site.tick()
-    assert NODES < len(sent) <= BURST + (site.simulation.now - began).total_seconds() / INTERVAL
+    assert NODES < len(sent) <= most(10.0)
+
+
+def test_pods_that_have_just_been_annotated_may_answer_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their agents report the former instant for as long as kubelet needs."""
+    site = announced()
+    revert(site)
+    site.simulation.group()
+    sent = count(site, monkeypatch)
+    for number in range(6):
+        site.simulation.later(0.25)
+        site.simulation.snapshot.put(serving(f"shop/new-{number}", f"192.0.2.{201 + number}"))
+        for _ in range(2):
+            site.simulation.group()
+    assert len(sent) <= most(1.5)
 
 
 def test_another_switch_waits_for_one_that_is_near() -> None:
