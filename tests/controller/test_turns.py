@@ -202,12 +202,12 @@ async def test_changes_of_pool_counts_are_debounced() -> None:
     async with running_worker(build.pool()) as fixture:
         fixture.worker.add(pool)
         await fixture.until(lambda: fixture.writer.sent)
-        fixture.snapshot.put(counted("edge"))
+        fixture.snapshot.put(counted())
+        fixture.seconds += POOL_INTERVAL
         began = asyncio.get_running_loop().time()
         for number in range(5):
             fixture.snapshot.put(web(f"shop/h{number}", holds=[f"192.0.2.{128 + number}"]))
             fixture.worker.add(pool)
-            await asyncio.sleep(0.01)
         await fixture.until(lambda: len(fixture.writer.sent) == 2)
         assert asyncio.get_running_loop().time() - began >= POOL_INTERVAL
         (patch,) = [write for write in fixture.writer.sent[1].writes if isinstance(write, StatusPatch)]
