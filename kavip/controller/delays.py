@@ -13,10 +13,9 @@ from datetime import datetime
 from math import inf
 from typing import Final
 
-from kavip.api import conditions
 from kavip.api.service import Service
-from kavip.names import ConditionType
 from kavip.reconcile.plan import Key, KeyKind, Plan, StatusPatch
+from kavip.reconcile.pool import has_only_counts
 from kavip.reconcile.service.throttle import WriteBudget
 from kavip.snapshot import Snapshot
 
@@ -74,30 +73,12 @@ class Delays:
         match key.kind:
             case KeyKind.GROUP:
                 return GROUP_DELAY
-            case KeyKind.POOL if self._has_only_counts(key.name):
+            case KeyKind.POOL if has_only_counts(self._snapshot, key.name):
                 now = self._clock()
                 if key not in self._due:
                     self._due[key] = now + max(POOL_INTERVAL, self._pools.delay(now))
                 return max(0.0, self._due[key] - now)
         return 0.0
-
-    def _has_only_counts(self, name: str) -> bool:
-        """Whether the status of pool *name* lacks nothing but numbers; what it keeps about cool-downs is more."""
-        pool, ledger = self._snapshot.pools.get(name), self._snapshot.ledger
-        if pool is None or ledger.cooldown.of(name):
-            return False
-        usage, is_accepted = ledger.usage(name), name not in self._snapshot.parsed_pools.problems
-        states = {
-            ConditionType.ACCEPTED: is_accepted,
-            ConditionType.READY: is_accepted and any(family.available for family in usage.values()),
-        }
-        stored = (conditions.find(pool.status.conditions, kind) for kind in states)
-        return all(
-            found is not None
-            and (found.status == "True") == state
-            and found.observed_generation == pool.metadata.generation
-            for found, state in zip(stored, states.values(), strict=True)
-        )
 
     def of(self, key: Key) -> float:
         """The seconds until *key* may be reconciled; 0 or less: now."""

@@ -18,7 +18,7 @@ from kavip.ipam.pool import REJECTED
 from kavip.ipam.ranges import FAMILY_NAMES
 from kavip.names import ConditionType, Reason
 from kavip.reconcile.mergepatch import merge_patch
-from kavip.reconcile.plan import ConditionState, KeyKind, Notice, PoolPlan, StatusPatch, timestamp
+from kavip.reconcile.plan import ConditionChange, ConditionState, KeyKind, Notice, PoolPlan, StatusPatch, timestamp
 from kavip.snapshot import Snapshot
 
 
@@ -35,10 +35,7 @@ def plan_pool(snapshot: Snapshot, key: str, *, now: datetime) -> PoolPlan:
     usage = snapshot.ledger.usage(key)
     problem = parsed.problems.get(key)
     cautions = _cautions(snapshot, key)
-    verdicts = {
-        ConditionType.ACCEPTED: _accepted(usage, problem, cautions),
-        ConditionType.READY: _ready(key, snapshot.ledger, is_accepted=problem is None),
-    }
+    verdicts = _verdicts(snapshot, key, cautions)
     fresh = [verdict.condition(pool.metadata, kind) for kind, verdict in verdicts.items()]
     rests = snapshot.ledger.cooldown.of(key)
     status = PoolStatus(
@@ -55,6 +52,26 @@ def plan_pool(snapshot: Snapshot, key: str, *, now: datetime) -> PoolPlan:
     telling = tuple(verdicts)[: 1 if problem else None]  # a pool that is not accepted is never ready
     events = tuple(notice for kind in telling if (notice := _notice(pool, kind, verdicts[kind], cautions)))
     return PoolPlan(writes=(StatusPatch(KeyKind.POOL, key, body),), events=events, requeue_after=ends)
+
+
+def has_only_counts(snapshot: Snapshot, key: str) -> bool:
+    """Whether the status of pool *key* lacks at most counts and messages: no state of a condition, no cool-down."""
+    pool = snapshot.pools.get(key)
+    if pool is None or snapshot.ledger.cooldown.of(key):
+        return False
+    return all(
+        verdict.change(conditions.find(pool.status.conditions, kind), pool.metadata) is not ConditionChange.STATE
+        for kind, verdict in _verdicts(snapshot, key, cautions=()).items()
+    )
+
+
+def _verdicts(snapshot: Snapshot, key: str, cautions: tuple[str, ...]) -> Mapping[ConditionType, ConditionState]:
+    """The state of each condition of pool *key*."""
+    problem = snapshot.parsed_pools.problems.get(key)
+    return {
+        ConditionType.ACCEPTED: _accepted(snapshot.ledger.usage(key), problem, cautions),
+        ConditionType.READY: _ready(key, snapshot.ledger, is_accepted=problem is None),
+    }
 
 
 def _cautions(snapshot: Snapshot, key: str) -> tuple[str, ...]:

@@ -142,7 +142,7 @@ def test_the_more_keys_are_written_the_rarer_each_of_them(
 def counted(name: str = "edge", *ranges: str, ready: str = "True", **more: Any) -> VIPPool:
     """A pool whose status has the conditions of one in force that is *ready*."""
     found = [
-        Condition(type=kind, status=state, observed_generation=1)
+        Condition(type=kind, status=state, reason=kind, observed_generation=1)
         for kind, state in (("Accepted", "True"), ("Ready", ready), ("example.org/Seen", "True"))
     ]
     foreign = msgspec.structs.replace(found[-1], observed_generation=0)
