@@ -254,9 +254,9 @@ class PublishedList:
 
 
 @dataclass(frozen=True, slots=True)
-class Recall:
+class CalledOffSwitch:
     """
-    A switch that was called off: the *annotations* that pods had then, each of which must learn of it at once.
+    A switch that was called off. Pods that still have one of the *annotations* of that moment have not learnt of it.
 
     *until*: its instant, in monotonic seconds.
     """
@@ -274,8 +274,8 @@ class GroupRecord:
     does not contain it. *unconfirmed*: by Service. *unconfirmed_masters*: by instance or VIP of the group's status.
     *obstructed*: the Services whose stored ``Programmed`` names an obstacle, and not only the progress. *allowance*: of
     Events about VIPs that move. *annotated*: when its pods were annotated; *notation_left*: when its text last left a
-    notation; both in monotonic seconds. *listed*: the VIPs in its ConfigMap that were new. *recall*: of the last switch
-    that was called off.
+    notation; both in monotonic seconds. *listed*: the VIPs in its ConfigMap that were new. *called_off*: the last
+    such switch.
     """
 
     reservation: GroupReservation = GroupReservation()
@@ -287,7 +287,7 @@ class GroupRecord:
     annotated: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}), hash=False)
     notation_left: float = -inf
     listed: PublishedList = PublishedList()
-    recall: Recall = Recall()
+    called_off: CalledOffSwitch = CalledOffSwitch()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

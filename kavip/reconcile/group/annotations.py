@@ -30,7 +30,7 @@ from kavip.reconcile.group.manifests import digest
 from kavip.reconcile.observed.agentstates import NodeState, masters_by_instance
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.observed.records import RejectedObject
-from kavip.reconcile.plan import Allowance, PodAnnotation, Recall
+from kavip.reconcile.plan import Allowance, CalledOffSwitch, PodAnnotation
 from kavip.reconcile.takeover.progress import is_old
 from kavip.vrrp.instances import Instance, Model
 
@@ -78,7 +78,7 @@ def plan_annotations(
     observed: Observed,
     *,
     model: Model | None,
-    recall: Recall,
+    called_off: CalledOffSwitch,
     switch_at: datetime | None,
     now: datetime,
     memory: Memory,
@@ -86,7 +86,7 @@ def plan_annotations(
     """
     The *pods* to annotate for the ConfigMap with *data*; *model* says which node will hold which VIP.
 
-    Pods that *recall* concerns are annotated at once, and those that will switch at another instant than *switch_at*.
+    The pods that *called_off* concerns are annotated at once, and those that will switch, but not at *switch_at*.
     The annotation is a digest. While an agent lacks its password, its own pod gets another one every
     :data:`PASSWORD_RECHECK` seconds.
     """
@@ -107,7 +107,7 @@ def plan_annotations(
     if len(due) <= room:
         first = due
     else:
-        urgent, others = _split(due, states, recall, switch_at, annotated, at=at, now=now)
+        urgent, others = _split(due, states, called_off, switch_at, annotated, at=at, now=now)
         first = [*urgent, *_first(others, room, _changing(model, states, memory), annotated, at=at)]
     writes = tuple(PodAnnotation(key, value, group.key) for key in sorted(pod.metadata.key for pod in first))
     left, spent = len(due) - len(writes), allowance.spent + len(writes)
@@ -143,7 +143,7 @@ def _is_due(pod: Pod, group: KeepalivedGroup, states: Mapping[str, NodeState], *
 def _split(
     due: Sequence[Pod],
     states: Mapping[str, NodeState],
-    recall: Recall,
+    called_off: CalledOffSwitch,
     switch_at: datetime | None,
     annotated: Mapping[str, float],
     *,
@@ -155,14 +155,14 @@ def _split(
 
     A pod whose agent reports such an instant may just have been *annotated* and not have reported again.
     """
-    recalled = recall.annotations if at < recall.until else frozenset[str]()
+    untold = called_off.annotations if at < called_off.until else frozenset[str]()
 
     def is_urgent(pod: Pod) -> bool:
         reported = state.switch_at if (state := states.get(pod.spec.node_name)) else ""
         instant = read_instant(reported) if reported != instant_text(switch_at) else None
         may_answer = at - annotated.get(pod.metadata.key, -inf) < _KUBELET_NEEDS
-        is_misled = instant is not None and instant > now and not may_answer
-        return is_misled or pod.metadata.annotation(names.CONFIG_HASH_ANNOTATION) in recalled
+        will_switch = instant is not None and instant > now and not may_answer
+        return will_switch or pod.metadata.annotation(names.CONFIG_HASH_ANNOTATION) in untold
 
     urgent, others = list[Pod](), list[Pod]()
     for pod in due:

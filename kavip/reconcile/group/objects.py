@@ -29,7 +29,7 @@ from kavip.reconcile.group.podtemplate import patched_daemon_set
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.observed.ownership import GroupObject
 from kavip.reconcile.observed.records import RECHECK
-from kavip.reconcile.plan import Apply, Recall, ReconcileOptions
+from kavip.reconcile.plan import Apply, CalledOffSwitch, ReconcileOptions
 from kavip.reconcile.rollout.configmap import PublishedRevisions
 from kavip.vrrp.groupspec import check_group
 from kavip.vrrp.members import interfaces_of
@@ -71,14 +71,14 @@ def plan_objects(
     existing: Existing,
     desired: Desired,
     published: PublishedRevisions | None,
-    recall: Recall,
+    called_off: CalledOffSwitch,
     options: ReconcileOptions,
     now: datetime,
 ) -> ObjectsPlan:
     """
     Compare the objects of *group* with what is *desired*; *published* are the revisions for the ConfigMap.
 
-    *recall*: the pods that are annotated at once.
+    The pods that *called_off* concerns are annotated at once.
     """
     if existing.conflict is not None:
         return ObjectsPlan(problem=existing.conflict, recheck=RECHECK)
@@ -105,7 +105,7 @@ def plan_objects(
         data,
         observed,
         model=desired.configuration.model,
-        recall=recall,
+        called_off=called_off,
         switch_at=published.switch_at,
         now=now,
         memory=desired.members.memory,

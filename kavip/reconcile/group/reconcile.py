@@ -100,9 +100,9 @@ def _plan(
     existing = existing_of(snapshot, group, observed, now=now)
     desired = desired_of(snapshot, group, observed, existing=existing, options=options, now=now)
     is_lost = existing.configmap is None and bool(group.status.config_hash)
-    is_unknown = is_lost and desired.awaits_agents  # which VIPs wait for a switch
-    if is_unknown or desired.is_held:
-        target = target_of(existing, desired, None, group.status.config_hash) if is_unknown else None
+    asks_first = is_lost and desired.awaits_agents  # only the agents know what runs until a switch
+    if asks_first or desired.is_held:
+        target = target_of(existing, desired, None, group.status.config_hash) if asks_first else None
         return BegunPlan(GroupPlan(rendering=desired.rendering, target=target, requeue_after=PATIENCE))
     rollout = plan_rollout(group, observed, existing=existing, desired=desired, options=options, now=now)
 
@@ -144,7 +144,7 @@ def _plan(
             rollout.objects.pods.annotated,
             notation.last_left(existing.running, desired.configuration.current, record.notation_left, at=mastership.at),
             desired.detection.examined,
-            rollout.recall,
+            rollout.called_off,
         ),
         target=rollout.target,
         pod_allowance=rollout.objects.pods.allowance,

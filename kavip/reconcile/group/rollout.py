@@ -18,7 +18,7 @@ from kavip.reconcile.group.desired import Desired
 from kavip.reconcile.group.existing import Existing
 from kavip.reconcile.group.objects import ObjectsPlan, plan_objects
 from kavip.reconcile.observed.observed import Observed
-from kavip.reconcile.plan import ProbeTarget, Recall, ReconcileOptions
+from kavip.reconcile.plan import CalledOffSwitch, ProbeTarget, ReconcileOptions
 from kavip.reconcile.rollout.configmap import Revision, settings_of
 from kavip.reconcile.rollout.difference import rolled_links
 from kavip.reconcile.rollout.poollinks import PoolLinks
@@ -35,7 +35,7 @@ class Rollout:
 
     *switchover*: the revisions to publish; None: there is no configuration. *objects*: what to apply. *replacement*:
     the pod of keepalived-operator to delete. *config_hash*: the configuration that the nodes should run. *target*:
-    where the prober asks the agents. *recall*: of the last switch that was called off.
+    where the prober asks the agents. *called_off*: the last such switch.
     """
 
     switchover: Switchover | None
@@ -43,7 +43,7 @@ class Rollout:
     replacement: Replacement
     config_hash: str
     target: ProbeTarget | None
-    recall: Recall
+    called_off: CalledOffSwitch
 
 
 def plan_rollout(
@@ -58,14 +58,14 @@ def plan_rollout(
     """Decide what to do now, from what is *existing* to what is *desired*."""
     switchover = _plan_switchover(group, observed, existing=existing, desired=desired, now=now)
     published, current = (switchover.published, desired.configuration.current) if switchover else (None, None)
-    recall = _recall_of(group, observed, existing, switchover, now=now)
+    called_off = _called_off(group, observed, existing, switchover, now=now)
     objects = plan_objects(
         group,
         observed,
         existing=existing,
         desired=desired,
         published=published,
-        recall=recall,
+        called_off=called_off,
         options=options,
         now=now,
     )
@@ -85,18 +85,19 @@ def plan_rollout(
         replacement=replacement,
         config_hash=config_hash,
         target=target_of(existing, desired, switchover, config_hash) if config_hash else None,
-        recall=recall,
+        called_off=called_off,
     )
 
 
-def _recall_of(
+def _called_off(
     group: KeepalivedGroup, observed: Observed, existing: Existing, switchover: Switchover | None, *, now: datetime
-) -> Recall:
-    """Which pods must learn at once that they do not switch: those that are there when the switch is called off."""
-    if switchover is None or switchover.called_off is None:
-        return observed.records.group(group.key).recall
+) -> CalledOffSwitch:
+    """The last switch that was called off: this plan drops its instant, or an earlier one did."""
+    announced = existing.published.switch_at if existing.published else None
+    if announced is None or switchover is None or switchover.published.switch_at == announced:
+        return observed.records.group(group.key).called_off
     present = frozenset(each.metadata.annotation(names.CONFIG_HASH_ANNOTATION) for each in existing.pods)
-    return Recall(present, observed.agents.at + (switchover.called_off - now).total_seconds())
+    return CalledOffSwitch(present, observed.agents.at + (announced - now).total_seconds())
 
 
 def _plan_switchover(

@@ -27,9 +27,10 @@ LEAD: Final = 10.0
 LONGEST_LEAD: Final = 300.0
 FROZEN: Final = 5.0
 """
-Seconds before the instant from which on nothing that is published changes, except to call the switch off. Unless
-nobody wants the switch any more, it begins earlier, by the time to annotate all pods: each change would have to be
-prepared by all nodes.
+Seconds before the instant in which nothing that is published changes, except that the switch is called off.
+
+All nodes would have to prepare any other change than a revert of the switch. Such a change already waits when there is
+no time left to annotate all pods for it.
 """
 LAST_LOOK: Final = 4.0
 """Seconds before the instant at which every node must have it."""
@@ -45,16 +46,11 @@ Ask = Callable[[Revision], Sequence[NodeReadiness]]
 
 @dataclass(frozen=True, slots=True)
 class Switchover:
-    """
-    The revisions to publish, the *message* about a switch that is not done, and when to reconcile again.
-
-    *called_off*: the announced instant at which no node must switch any more, which each must learn at once.
-    """
+    """The revisions to publish, the *message* about a switch that is not done, and when to reconcile again."""
 
     published: PublishedRevisions
     message: str = ""
     requeue_after: float | None = None
-    called_off: datetime | None = None
 
 
 def plan_switchover(
@@ -73,20 +69,6 @@ def plan_switchover(
     *annotating*: the seconds until the last pod is annotated for an announcement.
     """
     published = published.at(now) if published else None
-    found = _plan(published, current=current, following=following, ask=ask, annotating=annotating, now=now)
-    announced = published.switch_at if published else None
-    return found if found.published.switch_at == announced else replace(found, called_off=announced)
-
-
-def _plan(
-    published: PublishedRevisions | None,
-    *,
-    current: Revision,
-    following: Revision | None,
-    ask: Ask,
-    annotating: float,
-    now: datetime,
-) -> Switchover:
     if published and published.next and published.switch_at:
         left = _seconds_to(published.switch_at, now)
         if -MARGIN < left <= FROZEN + (annotating if following is not None else 0.0):

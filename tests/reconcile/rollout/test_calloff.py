@@ -47,7 +47,7 @@ def refuse(site: Site) -> None:
 
 
 def revert(site: Site) -> None:
-    """Nobody wants the switch any more."""
+    """The edit that all nodes would switch for is reverted."""
     site.edit(**MULTICAST)
 
 
@@ -90,6 +90,19 @@ def count(site: Site, monkeypatch: pytest.MonkeyPatch) -> list[PodAnnotation]:
     return sent
 
 
+def add_service(site: Site, number: int) -> None:
+    """Change what all nodes run."""
+    site.simulation.snapshot.put(serving(f"shop/new-{number}", f"192.0.2.{201 + number}"))
+
+
+def called_off() -> Site:
+    """The edit has just been reverted, and all pods are annotated for it."""
+    site = announced()
+    revert(site)
+    site.simulation.group()
+    return site
+
+
 def most(seconds: float) -> float:
     """How many pods may be annotated in *seconds*."""
     return BURST + seconds / INTERVAL
@@ -97,25 +110,21 @@ def most(seconds: float) -> float:
 
 def test_only_pods_that_do_not_know_it_are_annotated_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Services may change all the time meanwhile."""
-    site = announced()
-    revert(site)
-    site.simulation.group()
+    site = called_off()
     sent = count(site, monkeypatch)
     for number in range(10):
-        site.simulation.snapshot.put(serving(f"shop/new-{number}", f"192.0.2.{201 + number}"))
+        add_service(site, number)
         site.tick()
     assert NODES < len(sent) <= most(10.0)
 
 
 def test_pods_that_have_just_been_annotated_may_answer_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their agents report the former instant for as long as kubelet needs."""
-    site = announced()
-    revert(site)
-    site.simulation.group()
+    site = called_off()
     sent = count(site, monkeypatch)
     for number in range(6):
         site.simulation.later(0.25)
-        site.simulation.snapshot.put(serving(f"shop/new-{number}", f"192.0.2.{201 + number}"))
+        add_service(site, number)
         for _ in range(2):
             site.simulation.group()
     assert len(sent) <= most(1.5)
@@ -161,9 +170,7 @@ def test_pods_whose_annotation_fails_are_annotated_again_at_once(monkeypatch: py
 
 def test_others_need_not_wait_for_what_went_at_once() -> None:
     """The API server has carried it out: it has no load left from it."""
-    site = announced()
-    revert(site)
-    site.simulation.group()
+    site = called_off()
     assert site.published.switch_at is None
     assert site.simulation.records.pod_allowance.spent <= BURST
 
