@@ -146,7 +146,7 @@ def test_a_node_that_lacks_the_interface_is_recorded_until_it_answers_otherwise(
     assert set(first_nodes(simulation.text()).values()) == {"n1"}
     text = simulation.text()
     restarted = NodeState(refused="Secret lb/vrrp does not exist")  # its agent, which does not know what is excluded
-    for states in ({}, {"n1": has}, {"n1": has, "n2": restarted}):  # the new controller has asked nobody, then more
+    for states in ({}, {"n1": has}, {"n1": has, "n2": restarted}):  # the answers that a new controller has so far
         simulation.agents = AgentStates()
         if states:
             answer(simulation, **states)

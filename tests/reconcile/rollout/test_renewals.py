@@ -56,16 +56,22 @@ def test_a_silent_node_starts_no_switch_for_its_password() -> None:
     assert site.published.next is None
 
 
-def test_a_new_leader_does_not_withdraw_a_new_password_that_it_has_not_heard_of() -> None:
-    """The agents will tell it; if none does so after a while, the Secret was changed back."""
+def with_a_new_leader() -> Site:
+    """All nodes prepare a new password, and the controller has not heard any of them yet."""
     site = Site.of(**SECRET)
     simulation = site.simulation
     state = replace(simulation.agents.states_of(GROUP)["n1"], new_password=instant_text(simulation.now))
     simulation.agents = simulation.agents.with_state(GROUP, "n1", state=state)
     simulation.group()
-    before = site.published
-    assert before.next and before.next.renewed
+    assert site.published.next and site.published.next.renewed
     simulation.agents = AgentStates(since=(simulation.now - NOW).total_seconds())
+    return site
+
+
+def test_a_new_leader_does_not_withdraw_a_new_password_that_it_has_not_heard_of() -> None:
+    """The agents will tell it; if none does so after a while, the Secret was changed back."""
+    site = with_a_new_leader()
+    simulation, before = site.simulation, site.published
     simulation.group()
     assert site.published == before
     simulation.later(PATIENCE + 1)
@@ -75,15 +81,9 @@ def test_a_new_leader_does_not_withdraw_a_new_password_that_it_has_not_heard_of(
 
 def test_a_new_leader_renews_no_other_password() -> None:
     """The group names another key by now: all nodes change to that, and nothing is renewed."""
-    site = Site.of(**SECRET)
-    simulation = site.simulation
-    state = replace(simulation.agents.states_of(GROUP)["n1"], new_password=instant_text(simulation.now))
-    simulation.agents = simulation.agents.with_state(GROUP, "n1", state=state)
-    simulation.group()
-    assert site.published.next and site.published.next.renewed
-    simulation.agents = AgentStates(since=(simulation.now - NOW).total_seconds())
+    site = with_a_new_leader()
     password = PasswordAuth(secret_ref=SecretRef(name="vrrp"), secret_key="two")
     site.edit(**{**SECRET, "password_auth": password})
-    simulation.group()
-    assert site.published.next.settings.secret_key == "two"
+    site.simulation.group()
+    assert site.published.next and site.published.next.settings.secret_key == "two"
     assert not site.published.next.renewed
