@@ -111,6 +111,7 @@ class Table:
         self.compared("CPU of a change in churn", lambda each: each.churn_cpu)
         self.compared("CPU of a Service of the backlog, with the start", lambda each: each.cpu)
         self.compared("writes of one more", lambda each: each.plain.writes)
+        self.compared("writes of one more, Local", lambda each: each.local.writes)
         self.compared("writes of a Service of the backlog", lambda each: each.writes)
         self.compared("resident memory", lambda each: each.memory)
         for name, side in (("kavip", 0), ("MetalLB", 1)):
