@@ -11,6 +11,9 @@ caller is cancelled: when a leader releases its lease, none of its writes is in 
 """
 
 import asyncio
+import os
+import socket
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from functools import lru_cache
@@ -95,6 +98,11 @@ class Transport:
     def server(self) -> str:
         """The URL of the API server."""
         return self._credentials.server
+
+    @property
+    def _name(self) -> str:
+        """The API server in messages, which hold no password."""
+        return f"the API server {URL(self._server).with_user(None)}"
 
     async def send(
         self,
@@ -199,15 +207,15 @@ class Transport:
 
     @contextmanager
     def _map_errors(self, method: str) -> Iterator[None]:
-        """Raise every connection error as :class:`Unavailable`."""
+        """Raise every connection error as :class:`Unavailable`, which names the server."""
         try:
             yield
         except TimeoutError as error:
             self._observe(method, 0)
-            raise Unavailable(0, "Timeout", "the API server does not answer in time") from error
+            raise Unavailable(0, "Timeout", f"{self._name} does not answer in time") from error
         except (aiohttp.ClientError, OSError) as error:
             self._observe(method, 0)
-            raise Unavailable(0, "NoConnection", " ".join(str(error).split()) or type(error).__name__) from error
+            raise Unavailable(0, "NoConnection", f"{self._name} does not answer: {_cause(error)}") from error
 
 
 class _Guarded(aiohttp.BytesPayload):
@@ -241,6 +249,16 @@ def _raise_withheld(body: bytes | _Guarded | None) -> Iterator[None]:
         if isinstance(body, _Guarded) and body.withheld is not None:
             raise body.withheld from None
         raise
+
+
+def _cause(error: aiohttp.ClientError | OSError) -> str:
+    """Why there is no connection, in one line."""
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else None
+    if isinstance(cause, socket.gaierror):
+        return str(cause.strerror)
+    if cause is not None and cause.errno and not isinstance(cause, ssl.SSLError):
+        return os.strerror(cause.errno)  # its own text has Python's notation of the address
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _abort(answer: aiohttp.ClientResponse) -> None:

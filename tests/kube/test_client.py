@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from aiohttp import web
 
 from kavip import __version__, errors
@@ -66,13 +67,18 @@ async def test_watches_leave_the_connections_to_calls(api: Api) -> None:
 
 
 async def test_a_refused_connection_is_unavailable(tmp_path: Path) -> None:
-    """A refused connection is :class:`Unavailable`."""
+    """A refused connection is :class:`Unavailable`; the message names the server, without a password."""
     async with serving(FakeApi(), tmp_path) as config:
         pass
+    found = yaml.safe_load(config.read_text())
+    server = found["clusters"][0]["cluster"]["server"]
+    found["clusters"][0]["cluster"]["server"] = server.replace("://", "://me:secret@")
+    config.write_text(yaml.safe_dump(found))
     async with Client.from_settings(str(config)) as client:
         with pytest.raises(errors.Unavailable) as caught:
             await client.get(CONFIGMAPS, "a/b")
     assert caught.value.status == 0
+    assert str(caught.value) == f"the API server {server} does not answer: Connection refused"
 
 
 async def test_a_redirect_is_not_followed(api: Api) -> None:
