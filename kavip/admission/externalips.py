@@ -101,7 +101,7 @@ def _newly_unserved(service: Service, request: Request, context: Context[Service
 
 def _unreadable(text: str, field: str, error: BadInput) -> Refusal:
     """The API server and kube-proxy accept leading zeros and mapped IPv4; kavip would serve an unchecked address."""
-    remedy = "want an address without leading zeros" if error.remedy == WANTED else error.remedy
+    remedy = "want one IPv4 or IPv6 address, without leading zeros" if error.remedy == WANTED else error.remedy
     return Refusal(Reason.INVALID_REQUEST, f"{quoted(text)}: {remedy}", field)
 
 
