@@ -37,7 +37,8 @@ POOL: Final = "IPAddressPool"
 ADVERTISEMENT: Final = "L2Advertisement"
 BGP: Final = "BGPAdvertisement"
 OTHERS: Final = ("BGPPeer", "BFDProfile", "Community")
-KINDS: Final = (POOL, ADVERTISEMENT, BGP, *OTHERS)
+OLD_POOL: Final = "AddressPool"
+KINDS: Final = (POOL, ADVERTISEMENT, BGP, *OTHERS, OLD_POOL)
 DEFAULT_PRIORITY: Final = 100
 _DRAIN: Final = ["ExcludeLabel"]  # MetalLB's speakers leave such nodes, too
 
@@ -66,6 +67,8 @@ def import_metallb(objects: Iterable[ForeignObject], wishes: Wishes) -> Imported
     found.read_pools(by_kind[POOL], bgp=[_selected(each) for each in by_kind[BGP]])
     for each in (*by_kind[BGP], *(one for kind in OTHERS for one in by_kind[kind])):
         found.remark(each, "", f"{NO_COUNTERPART}: kavip announces addresses by ARP and NDP, not by BGP")
+    for each in by_kind[OLD_POOL]:
+        found.remark(each, "", "is of MetalLB before 0.13: first make an IPAddressPool and an L2Advertisement of it")
     return Imported(tuple(found.pools), tuple(found.groups), tuple(sorted(found.remarks)), found.left)
 
 
@@ -103,6 +106,8 @@ class _Import:
         made: dict[bytes, str] = {}
         for each in objects:
             spec = self._read(each, L2AdvertisementSpec)
+            for name in sorted({*((spec and spec.ip_address_pools) or ())} - {one.metadata.name for one in pools}):
+                self.remark(each, "spec.ipAddressPools", f"{name}: no IPAddressPool of this name is imported")
             selected = [pool for pool in pools if spec and is_advertised(pool, spec)]
             if spec is None or not selected:
                 continue

@@ -134,7 +134,6 @@ def test_advertisements_become_groups() -> None:
             ipAddressPoolSelectors=[{"matchLabels": {"zone": "c"}}],
             nodeSelectors=[rack, {"matchExpressions": [{"key": "rack", "operator": "DoesNotExist"}]}],
         ),
-        obj("L2Advertisement", "unused", ipAddressPools=["gone"]),
     )
     assert {each.name: each.group for each in found.pools} == {"a": "lb/one", "b": "lb/one", "c": "lb/two"}
     one, two = found.groups
@@ -148,18 +147,21 @@ def test_advertisements_become_groups() -> None:
 
 
 def test_what_has_no_counterpart_is_named() -> None:
-    """BGP, several interfaces, selectors of Services, unknown fields, a missing interface, a pool in two groups."""
+    """BGP, selectors of Services, unknown fields, interfaces, a pool in two groups or in none, an older MetalLB."""
     given = (
         pool("a", "192.0.2.0/28", newField=1),
         pool("routed", "198.51.100.0/28"),
         pool("idle", "203.0.113.0/28"),
         obj("L2Advertisement", "l2", ipAddressPools=["a"], interfaces=["eth1", "eth2"], serviceSelectors=[{}]),
         obj("L2Advertisement", "other", ipAddressPools=["a"]),
+        obj("L2Advertisement", "typo", ipAddressPools=["b", "c"]),
+        obj("AddressPool", "old", protocol="layer2", addresses=["192.0.2.32/28"]),
         obj("BGPAdvertisement", "bgp", ipAddressPools=["routed"]),
         obj("BGPPeer", "router", peerASN=64512),
         obj("BFDProfile", "fast"),
     )
     assert remarks(*given, wishes=Wishes()) == [
+        ("old", ""),
         ("fast", ""),
         ("bgp", ""),
         ("router", ""),
@@ -170,6 +172,7 @@ def test_what_has_no_counterpart_is_named() -> None:
         ("l2", "spec.serviceSelectors"),
         ("other", "spec.interfaces"),
         ("other", "spec.ipAddressPools"),
+        *[("typo", "spec.ipAddressPools")] * 2,
     ]
     assert [each.name for each in imported(*given).pools] == ["a"]
 

@@ -252,17 +252,36 @@ def plan_manifests(
     scope.check({each.key for each in services})
     plan = _Plan(provider, imported, {})
     rows, remarks = [], list(imported.remarks)
-    for service in sorted(services, key=lambda each: each.key):
-        if not scope.has(service.key) or not provider.may_serve(service):
-            continue
+    theirs = [each for each in sorted(services, key=lambda each: each.key) if provider.may_serve(each)]
+    wanted = {each.key: _wanted(provider, each) for each in theirs}
+    for service in (each for each in theirs if scope.has(each.key)):
         remarks += provider.remarks(service)
-        texts = provider.meaning(service, names.ADDRESSES_ANNOTATION) or service.spec.load_balancer_ip
-        addresses = tuple(filter(None, (read_address(text.strip()) for text in texts.split(","))))
+        addresses = wanted[service.key]
         goal = plan.goal(service, group or _group_of(plan, service, addresses))
-        staying = plan.staying(service, (*addresses, *service.ingress_addresses))
+        staying = plan.staying(service, (*addresses, *service.ingress_addresses)) or _sharing_beyond(service, wanted)
+        if not staying and not goal.pool and (pool := provider.meaning(service, names.POOL_ANNOTATION)):
+            text = f"pool {pool} is not in the files, so the Service names none, and kavip chooses its pool"
+            remarks.append(Remark(f"{names.SERVICE} {service.key}", "metadata.annotations", text))
         refusals = (staying,) if staying else () if goal.group else (_NO_GROUP,)
         rows.append(ServiceRow(service, goal, addresses, refusals))
     return ImportPlan(imported, tuple(rows), tuple(sorted(remarks)))
+
+
+def _wanted(provider: Provider, service: Service) -> tuple[Address, ...]:
+    """The addresses that the manifest *service* asks for."""
+    texts = provider.meaning(service, names.ADDRESSES_ANNOTATION) or service.spec.load_balancer_ip
+    return tuple(filter(None, (read_address(text.strip()) for text in texts.split(","))))
+
+
+def _sharing_beyond(service: Service, wanted: Mapping[str, tuple[Address, ...]]) -> Refusal | None:
+    """Why *service* stays: a Service of another namespace asks for its address, too."""
+    home = service.metadata.namespace
+    for key, addresses in sorted(wanted.items()):
+        common = sorted({*addresses} & {*wanted[service.key]})
+        if common and key.partition("/")[0] != home:
+            message = f"shares {common[0]} with {key}: Services of different namespaces cannot share an address"
+            return Refusal(Reason.SHARING_REFUSED, message, "metadata.annotations")
+    return None
 
 
 def _group_of(plan: _Plan, service: Service, addresses: tuple[Address, ...]) -> str:

@@ -154,6 +154,27 @@ def test_manifests_say_less() -> None:
     assert manifest("shop/web", load_balancer_class="example.com/lb").rows == ()
 
 
+def test_manifests_with_an_unknown_pool_are_named() -> None:
+    """Without its pool kavip chooses another one, so the author must know."""
+    (remark,) = manifest("shop/web", annotations={METALLB_POOL: "typo"}).remarks
+    assert (remark.subject, remark.field) == ("Service shop/web", "metadata.annotations")
+    assert remark.text.startswith("pool typo is not in the files")
+    assert manifest("shop/web", annotations={METALLB_POOL: "first"}).remarks == ()
+
+
+def test_manifests_of_two_namespaces_cannot_share() -> None:
+    """Those of one namespace can; one that is left out by name counts, too."""
+    shared = {METALLB_SHARED: "key", METALLB_IPS: VIP}
+    found = [build.service(key, annotations=shared) for key in ("one/a", "one/b", "two/c")]
+    plan = plan_manifests(IMPORTED, METALLB, found, Scope(), group="")
+    assert reasons(plan) == {key: ["SharingRefused"] for key in ("one/a", "one/b", "two/c")}
+    assert "with two/c" in plan.rows[0].refusals[0].message
+    assert "with one/a" in plan.rows[2].refusals[0].message
+    assert reasons(plan_manifests(IMPORTED, METALLB, found[:2], Scope(), group="")) == {}
+    part = plan_manifests(IMPORTED, METALLB, found, Scope(namespace="two"), group="")
+    assert reasons(part) == {"two/c": ["SharingRefused"]}
+
+
 def test_kube_vip_ignores_what_says_so() -> None:
     """Its own annotation leaves a Service alone."""
     service = msgspec.convert(
