@@ -129,7 +129,6 @@ class Delays:
         now = self._clock()
         wait = self._progress.setdefault(key, now) + PROGRESS_INTERVAL - now
         if wait <= 0:
-            del self._progress[key]
             return plan
         if plan.requeue_after is not None:
             wait = min(wait, plan.requeue_after)
@@ -149,6 +148,10 @@ class Delays:
     def spend(self, service: Service) -> None:
         """Count a write of the status of *service*."""
         self._budget.spend(service, now=self._clock())
+
+    def begin_interval(self, group: Key) -> None:
+        """The status of *group* is written: what follows is withheld again."""
+        self._progress.pop(group, None)
 
     def forget(self, service: str) -> None:
         """Forget a *service* that is gone."""

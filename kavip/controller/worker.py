@@ -44,6 +44,7 @@ from kavip.reconcile.plan import (
     ProbeTarget,
     ReconcileOptions,
     ServicePlan,
+    StatusPatch,
 )
 from kavip.reconcile.pool import plan_pool
 from kavip.reconcile.predicate import PendingWrites
@@ -360,6 +361,8 @@ class Worker:
             raise
         if service is not None:
             self._delays.spend(service)
+        if is_done and any(isinstance(each, StatusPatch) for each in plan.writes):
+            self._delays.begin_interval(key)
         return is_done
 
     def _abandon_claims(self, key: Key) -> None:

@@ -22,6 +22,7 @@ from kavip.controller.delays import (
     PROGRESS_INTERVAL,
     Delays,
 )
+from kavip.errors import Unavailable
 from kavip.names import Reason
 from kavip.reconcile.group.outdated import Outdated
 from kavip.reconcile.group.reconcile import BegunPlan
@@ -257,6 +258,7 @@ def test_progress_is_withheld_until_its_interval_is_over() -> None:
     assert delays.without_progress(EDGE, replace(plan, requeue_after=0.1)).requeue_after == 0.1
     seconds += PROGRESS_INTERVAL / 2
     assert delays.without_progress(EDGE, plan) is plan
+    delays.begin_interval(EDGE)
     assert delays.without_progress(EDGE, plan) == replace(CHANGE, requeue_after=PROGRESS_INTERVAL)
 
 
@@ -285,3 +287,28 @@ async def test_the_worker_writes_progress_with_the_next_plan_after_the_interval(
         assert not fixture.writer.sent
         fixture.seconds += 0.01
         await fixture.until(lambda: fixture.writer.sent)
+
+
+async def test_progress_that_cannot_be_written_is_retried_with_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not withheld again, which would count as a success. After the write it is."""
+    plan, failures = BegunPlan(GroupPlan(writes=(PROGRESS,))), list[int]()
+    monkeypatch.setattr("kavip.controller.worker.begin_plan", lambda *_, **__: plan)
+    async with running_worker(build.group()) as fixture:
+
+        def fail() -> bool:
+            failures.append(fixture.queue.failures(EDGE))
+            raise Unavailable(0, "Timeout", "the API server does not answer in time")
+
+        def is_waiting() -> bool:
+            return not len(fixture.queue) and bool(fixture.queue._timers)
+
+        fixture.writer.answers = [fail] * 3
+        fixture.queue.add(EDGE)
+        await fixture.until(is_waiting)
+        fixture.seconds += PROGRESS_INTERVAL
+        fixture.queue.add(EDGE)
+        await fixture.until(lambda: len(fixture.writer.sent) == 4)
+        assert failures == [0, 1, 2]
+        fixture.queue.add(EDGE)
+        await fixture.until(is_waiting)
+        assert len(fixture.writer.sent) == 4
