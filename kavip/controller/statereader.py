@@ -9,7 +9,7 @@ and of the VIPs in it only those of the group are read.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Container, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
@@ -102,11 +102,22 @@ class _GroupVIPs:
             async with self.has_read:
                 self.has_read.notify_all()
 
-    def learn(self, node: str, lists: Lists, hosts: Container[str]) -> None:
+    def learn(self, node: str, lists: Lists, hosts: Collection[str]) -> None:
         """*node*, one of *hosts*, has these *lists*."""
-        self.failed = {each for each in self.failed if each in hosts}
-        self.used = {each: names for each, names in self.used.items() if each in hosts} | {node: set(lists)}
+        self.used[node] = set(lists)
+        self._forget_others(hosts)
         self.lists.add(lists, self.wanted, users=Counter(chain.from_iterable(self.used.values())))
+
+    def note(self, node: str, hashes: set[str], hosts: Collection[str]) -> None:
+        """*node*, one of *hosts*, has sent these *hashes*."""
+        self.used[node] = hashes
+        if len(self.used) > 2 * len(hosts):
+            self._forget_others(hosts)
+
+    def _forget_others(self, hosts: Collection[str]) -> None:
+        """Forget the nodes that are not *hosts* any more."""
+        self.failed = {each for each in self.failed if each in hosts}
+        self.used = {each: names for each, names in self.used.items() if each in hosts}
 
 
 class StateReader:
@@ -174,8 +185,8 @@ class StateReader:
             async with vips.slot(node):
                 if not vips.lists.knows(report):
                     return await self._whole(report, vips, node, hosts=target.hosts, url=url, spend=spend)
-        vips.used[node] = hashes_in(report)
-        if hashes_in(report):
+        vips.note(node, hashes := hashes_in(report), target.hosts)
+        if hashes:
             return await self._answer(received, vips.wanted, await self._placed(report, vips, spend))
         return await self._answer(received, vips.wanted)
 
@@ -185,7 +196,7 @@ class StateReader:
         vips: _GroupVIPs,
         node: str,
         *,
-        hosts: Container[str],
+        hosts: Collection[str],
         url: str,
         spend: Callable[[int], None],
     ) -> StateAnswer:

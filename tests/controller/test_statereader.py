@@ -6,7 +6,9 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
 
+import aiohttp
 import msgspec
 import pytest
 
@@ -16,6 +18,7 @@ from kavip.agent.report.state import encode
 from kavip.api.address import Address, parse_address
 from kavip.api.agent import LONG_LIST, VIPS_BY_HASH, AgentState, InstanceReport, KeepalivedReport
 from kavip.controller import statereader
+from kavip.controller.viplists import lists_in
 from kavip.reconcile.observed.agentstates import NodeState
 from kavip.reconcile.plan import ProbeTarget
 from tests.controller.fakeagent import PATIENCE, watching
@@ -231,3 +234,22 @@ async def test_a_state_that_changes_between_two_requests_is_read_again() -> None
         probe.set_target(GROUP, dataclasses.replace(target(port, *VIPS), hosts={asked: HOSTS[asked]}))
         await until(lambda: asked in probe.agents.states_of(GROUP) and not probe.agents.states_of(GROUP)[asked].masters)
         assert agents.whole[asked] == 1
+
+
+async def test_nodes_that_come_and_go_leave_nothing() -> None:
+    """Their hashes are forgotten although no list is new."""
+    body = encode(report(*VIPS), by_hash=True)
+    held = statereader._GroupVIPs()
+    held.want((wanted(*VIPS),))
+    held.learn("n0", lists_in(report(*VIPS)), HOSTS)
+    async with aiohttp.ClientSession() as session:
+        reader = statereader.StateReader(session)
+        reader._groups[GROUP] = held
+        for number in range(100):
+            node = f"n{number}"
+            known = ProbeTarget({node: "127.0.0.1"}, 1, "h1", vips=(wanted(*VIPS),))
+            answer = await reader.read(
+                body, GROUP, node, target=known, url="", asked=datetime.now(UTC), spend=lambda _: None
+            )
+            assert answer.state.runs == set(wanted(*VIPS).values())
+    assert len(held.used) <= 2
