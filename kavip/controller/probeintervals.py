@@ -28,3 +28,8 @@ def awaited(least: float, *, nodes: int, waiting: int, times: int) -> float:
     """The same of a node that is awaited, as *waiting* nodes are in all, after it was asked *times* times."""
     quick = max(QUICK * _SLOWER ** max(0, times - _QUICK_PROBES), waiting / RATE)
     return min(ordinary(least, nodes=nodes), quick)
+
+
+def between_bursts(least: float, *, nodes: int) -> float:
+    """The least seconds between two times at which a group is asked at once because a node has changed."""
+    return max(QUICK, min(nodes / RATE, ordinary(least, nodes=nodes)))

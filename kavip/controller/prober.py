@@ -76,6 +76,7 @@ class AgentProber:
         self._silent_slots = asyncio.Semaphore(_IN_FLIGHT)  # nodes that answer do not wait for silent ones
         self._tasks: asyncio.TaskGroup | None = None
         self._notifying: dict[str, asyncio.TimerHandle] = {}
+        self._bursts: dict[str, _Burst] = {}
         self._contested: dict[str, frozenset[str]] = {}  # by group, instances with several masters
         self._reader = StateReader(session)
 
@@ -96,7 +97,7 @@ class AgentProber:
             self._tasks = None
             self._probes.clear()
             self._awaited.clear()
-            for handle in self._notifying.values():
+            for handle in (*self._notifying.values(), *(each.timer for each in self._bursts.values() if each.timer)):
                 handle.cancel()
 
     def set_target(self, group: str, target: ProbeTarget | None) -> None:
@@ -108,6 +109,8 @@ class AgentProber:
             del self._targets[group]
             self._reader.forget(group)
             self._contested.pop(group, None)
+            if (burst := self._bursts.pop(group, None)) and burst.timer:
+                burst.timer.cancel()
         else:
             self._targets[group] = target
         hosts = target.hosts if target else {}
@@ -122,6 +125,20 @@ class AgentProber:
         for node in nodes:
             if probe := self._probes.get((group, node)):
                 probe.wake.set()
+
+    def _probe_soon(self, group: str, nodes: Iterable[str]) -> None:
+        """Ask *nodes* for what another one has lost or taken: at once, but nodes that lie do not cause it often."""
+        burst = self._bursts.setdefault(group, _Burst())
+        burst.nodes.update(nodes)
+        if burst.timer is None:
+            wait = max(0.0, burst.not_before - self._clock())
+            burst.timer = asyncio.get_running_loop().call_later(wait, self._probe_burst, group, burst)
+
+    def _probe_burst(self, group: str, burst: "_Burst") -> None:
+        self._probe_now(group, sorted(burst.nodes))
+        pause = probeintervals.between_bursts(self._interval, nodes=len(self._probes))
+        burst.not_before = self._clock() + pause
+        burst.nodes, burst.timer = set(), None
 
     def _forget_digests(self, group: str) -> None:
         """Decode the next answers of *group*, even equal ones: they may have VIPs that were not wanted before."""
@@ -171,9 +188,8 @@ class AgentProber:
         claims = Counter(name for each in probes for name in each.masters)
         contested = frozenset(name for name, times in claims.items() if times > 1)
         fresh, self._contested[group] = contested - self._contested.get(group, frozenset()), contested
-        for each in probes if fresh else ():
-            if each.masters & fresh:
-                each.wake.set()
+        if fresh:
+            self._probe_soon(group, (each.node for each in probes if each.masters & fresh))
 
     # --- one request --------------------------------------------------------------------------------------------------
     async def _probe_agent(self, probe: "_NodeProbe", url: str) -> NodeState | None:
@@ -290,7 +306,7 @@ class AgentProber:
         if is_moved:
             self._update_contested(group)
         if is_moved and before and len(self._targets[group].hosts) <= _PEERS_AT_ONCE:
-            self._probe_now(group, (each for each in self._targets[group].hosts if each != node))
+            self._probe_soon(group, (each for each in self._targets[group].hosts if each != node))
         if is_changed:
             self._notify_later(group)
 
@@ -352,6 +368,15 @@ class _NodeProbe:
     stopped_at: float | None = None
     is_silent: bool = False
     is_unreadable: bool = False
+
+
+@dataclass(slots=True)
+class _Burst:
+    """The *nodes* of a group that are asked because another one has changed, *not_before* a time."""
+
+    nodes: set[str] = dataclasses.field(default_factory=set)
+    not_before: float = 0.0
+    timer: asyncio.TimerHandle | None = None
 
 
 def _is_expected(state: NodeState, target: ProbeTarget) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 from functools import partial
+from itertools import count
 
 import pytest
 from aiohttp import web
@@ -68,3 +69,33 @@ async def test_only_awaited_nodes_share_the_requests(monkeypatch: pytest.MonkeyP
                 while not shares or shares[-1] != (2, waiting):
                     told.clear()
                     await told.wait()
+
+
+@pytest.mark.parametrize(("nodes", "seconds"), [(3, QUICK), (60, 0.6), (1_000, 2.5)])
+def test_all_nodes_of_a_group_are_asked_at_once_no_oftener_than(nodes: int, seconds: float) -> None:
+    """At most twice as many requests as without any change."""
+    assert probeintervals.between_bursts(1.0, nodes=nodes) == seconds
+
+
+async def test_nodes_that_lie_do_not_have_the_others_asked_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of two becomes master or backup with each answer, which is a reason to ask the others, and so the other."""
+    for name in ("ordinary", "awaited", "between_bursts"):
+        monkeypatch.setattr(probeintervals, name, lambda *_, **__: 3600.0)
+    flips = count()
+
+    def lie() -> web.Response:
+        return web.json_response(state("h1", "192.0.2.130", vrrp=("MASTER", "BACKUP")[next(flips) // 2 % 2]))
+
+    liars = [Agent(lie), Agent(lie)]
+    honest = Agent(partial(web.json_response, state("h1", "192.0.2.130", vrrp="BACKUP")))
+    hosts = {f"n{number}": f"127.0.0.{number}" for number in (1, 2, 3)}
+    async with serving(liars[0]) as port, serving(liars[1], "127.0.0.2", port), serving(honest, "127.0.0.3", port):
+        async with watching() as (probe, _):
+            for config_hash in ("h1", "h2"):
+                before = honest.requests
+                probe.set_target("lb/edge", ProbeTarget(hosts, port, config_hash))
+                async with asyncio.timeout(PATIENCE):
+                    while honest.requests == before:
+                        await asyncio.sleep(0.01)
+            await asyncio.sleep(1.0)
+            assert honest.requests <= 4
