@@ -83,7 +83,7 @@ class ApiError(KavipError):
     """An error response to one call, or no response."""
 
     def __init__(self, status: int, reason: str, message: str, *, retry_after: float | None = None) -> None:
-        """*status* is the HTTP status; *reason* and *message* are those of the Status. 0: no answer, *message* says it."""
+        """*status* is the HTTP status, 0 without an answer; *reason* and *message* are those of the Status."""
         super().__init__(f"{status} {reason}: {message}" if status else message)
         self.status, self.reason, self.message, self.retry_after = status, reason, message, retry_after
 

@@ -89,13 +89,17 @@ async def test_nodes_that_lie_do_not_have_the_others_asked_without_a_pause(monke
     liars = [Agent(lie), Agent(lie)]
     honest = Agent(partial(web.json_response, state("h1", "192.0.2.130", vrrp="BACKUP")))
     hosts = {f"n{number}": f"127.0.0.{number}" for number in (1, 2, 3)}
-    async with serving(liars[0]) as port, serving(liars[1], "127.0.0.2", port), serving(honest, "127.0.0.3", port):
-        async with watching() as (probe, _):
-            for config_hash in ("h1", "h2"):
-                before = honest.requests
-                probe.set_target("lb/edge", ProbeTarget(hosts, port, config_hash))
-                async with asyncio.timeout(PATIENCE):
-                    while honest.requests == before:
-                        await asyncio.sleep(0.01)
-            await asyncio.sleep(1.0)
-            assert honest.requests <= 4
+    async with (
+        serving(liars[0]) as port,
+        serving(liars[1], "127.0.0.2", port),
+        serving(honest, "127.0.0.3", port),
+        watching() as (probe, _),
+    ):
+        for config_hash in ("h1", "h2"):
+            before = honest.requests
+            probe.set_target("lb/edge", ProbeTarget(hosts, port, config_hash))
+            async with asyncio.timeout(PATIENCE):
+                while honest.requests == before:
+                    await asyncio.sleep(0.01)
+        await asyncio.sleep(1.0)
+        assert honest.requests <= 4
