@@ -210,8 +210,8 @@ def _participants(
 def _running(
     snapshot: Snapshot, group: KeepalivedGroup, existing: Existing, members: Shards, observed: Observed
 ) -> Mapping[str, RunningInstance]:
-    """What the nodes of *group* run: by its published text, and if the ConfigMap is lost by what they report."""
-    if existing.configmap is None:
+    """What the nodes of *group* run: by its published text, and if that is lost by what they report."""
+    if existing.configmap is None or existing.is_lost:
         found = _reported(snapshot, group, members, observed)
     else:
         content = existing.running.content if existing.running else ""

@@ -99,8 +99,7 @@ def _plan(
     snapshot.memory(group.key).begin_turn()
     existing = existing_of(snapshot, group, observed, now=now)
     desired = desired_of(snapshot, group, observed, existing=existing, options=options, now=now)
-    is_lost = existing.configmap is None and bool(group.status.config_hash)
-    asks_first = is_lost and desired.awaits_agents  # only the agents know what runs until a switch
+    asks_first = existing.is_lost and desired.awaits_agents
     if asks_first or desired.is_held:
         target = target_of(existing, desired, None, group.status.config_hash) if asks_first else None
         return BegunPlan(GroupPlan(rendering=desired.rendering, target=target, requeue_after=PATIENCE))

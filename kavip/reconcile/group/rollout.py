@@ -19,7 +19,7 @@ from kavip.reconcile.group.existing import Existing
 from kavip.reconcile.group.objects import ObjectsPlan, plan_objects
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import CalledOffSwitch, ProbeTarget, ReconcileOptions
-from kavip.reconcile.rollout.configmap import Revision, settings_of
+from kavip.reconcile.rollout.configmap import Revision, note_made, settings_of
 from kavip.reconcile.rollout.difference import rolled_links
 from kavip.reconcile.rollout.poollinks import PoolLinks
 from kavip.reconcile.rollout.readiness import new_password_since, readiness_of
@@ -58,6 +58,8 @@ def plan_rollout(
     """Decide what to do now, from what is *existing* to what is *desired*."""
     switchover = _plan_switchover(group, observed, existing=existing, desired=desired, now=now)
     published, current = (switchover.published, desired.configuration.current) if switchover else (None, None)
+    if published:
+        note_made(published, desired.members.memory)
     called_off = _called_off(group, observed, existing, switchover, now=now)
     objects = plan_objects(
         group,

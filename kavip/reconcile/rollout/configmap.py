@@ -7,7 +7,7 @@ The ConfigMap is the record: it says what the nodes run, and a new controller re
 import base64
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Final
@@ -19,9 +19,11 @@ from kavip.api.agentconfig import AgentConfig, RevisionConfig, decode_config
 from kavip.api.group import KeepalivedGroup
 from kavip.api.instant import instant_text, read_instant
 from kavip.api.workload import ConfigMap
+from kavip.memo import Memory, Recent
 from kavip.reconcile.rollout.poollinks import NO_LINKS, PoolLinks
 from kavip.vrrp import packed
 from kavip.vrrp.compact import Unreadable, in_full
+from kavip.vrrp.config import HASH_LENGTH
 from kavip.vrrp.groupspec import has_password
 from kavip.vrrp.packed import compressed, decompressed, pack, unpacked
 from kavip.vrrp.running import RunningInstance, running_instances
@@ -31,7 +33,7 @@ MARGIN: Final = 1.0
 LARGEST: Final = 1 << 20
 """Bytes of a ConfigMap."""
 
-_HASH_LENGTH: Final = 16
+_TEXTS: Final = 4  # the current one, the next one, and those before them
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class Revision:
         whole = [self.hash, settings.interface_from_ip, settings.secret, settings.secret_key, self.renewed]
         if links != NO_LINKS:  # without any, the digest is that of earlier versions
             whole += [links.interfaces, links.routes]
-        return hashlib.sha256(msgspec.json.encode(whole)).hexdigest()[:_HASH_LENGTH]
+        return hashlib.sha256(msgspec.json.encode(whole)).hexdigest()[:HASH_LENGTH]
 
     @property
     def text(self) -> str:
@@ -162,6 +164,33 @@ def read_published(configmap: ConfigMap | None, wanted: NodeSettings) -> Publish
         found, config.next.config_hash, _settings(config.next), config.next.renewed, _links(config.next), is_packed
     )
     return PublishedRevisions(current, following, read_instant(config.switch_at), config.tries, config.blame)
+
+
+def note_made(published: PublishedRevisions, memory: Memory) -> None:
+    """Note in *memory* that the hashes in *published* are right, because this controller has made them."""
+    known = memory.state(_Hashes).known
+    for each in filter(None, (published.current, published.next)):
+        known.keep(each.content, each.hash)
+
+
+def is_intact(revision: Revision, memory: Memory) -> bool:
+    """Whether *revision* has the hash of its text. Agents refuse any other one: somebody has edited it."""
+    known = memory.state(_Hashes).known
+    found = known.get(revision.content)
+    if found is None:
+        found = known.keep(revision.content, _hash_of(revision.text))
+    return found == revision.hash
+
+
+def _hash_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH]
+
+
+@dataclass(slots=True)
+class _Hashes:
+    """The hashes of the last texts of a group: that of a large one takes milliseconds."""
+
+    known: Recent[str] = field(default_factory=lambda: Recent(_TEXTS))
 
 
 def secret_folder(secret: str) -> str:

@@ -283,14 +283,15 @@ def test_the_lists_are_bounded() -> None:
 
 @pytest.mark.parametrize(
     ("text", "new"),
-    [("", (A,)), ("{}", (A,)), ('{"configHash": "x", "conflictDetection": {"probe": ["nonsense"]}}', ())],
+    [("", (A,)), ("{}", (A,)), ('{"configHash": "%s", "conflictDetection": {"probe": ["nonsense"]}}', ())],
     ids=["nothing", "nothing that counts", "a text that nodes run"],
 )
 def test_a_config_map_of_another_program_is_replaced(text: str, new: tuple[str, ...]) -> None:
     """It may say anything. A text that nodes can read may have been announced."""
     found = settled(serving(WEB, A))
     there = found.objects.configmaps[GROUP]
-    data = {**(there.data or {}), names.AGENT_KEY: text}
+    config_hash = msgspec.json.decode((there.data or {})[names.AGENT_KEY])["configHash"]
+    data = {**(there.data or {}), names.AGENT_KEY: text.replace("%s", config_hash)}
     found.objects.configmaps[GROUP] = msgspec.structs.replace(there, data=data)
     found.settle(Key(KeyKind.GROUP, GROUP))
     assert detection(found).probe == new

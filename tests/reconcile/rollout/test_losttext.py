@@ -1,13 +1,18 @@
-"""The ConfigMap of a group is lost while VIPs wait for a switch: what the nodes report stays where it runs."""
+"""The text of a group is lost while VIPs wait for a switch: what the nodes report stays where it runs."""
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
+import msgspec
 import pytest
 
+from kavip import names
 from kavip.api.group import Instances
 from kavip.reconcile.observed.agentstates import AgentStates
+from kavip.reconcile.rollout import configmap
 from kavip.reconcile.rollout.peers import PATIENCE
+from kavip.vrrp.packed import MARKER
 from kavip.vrrp.running import running_instances
 from kavip.vrrp.sharding import shard_of
 from tests.reconcile.group.settledgroup import WEB, serving, with_pods
@@ -42,15 +47,72 @@ def places(text: str) -> dict[str, tuple[str, int]]:
     return {str(each.address): (run.name, run.identity.router_id) for run in runs for each in run.virtual_ips}
 
 
-@pytest.mark.parametrize(("before", "after"), [(SHARED, MORE), (MORE, SHARED), (UNICAST, SHARED), (SHARED, UNICAST)])
-def test_vips_stay_where_they_run_until_the_switch(before: dict[str, Any], after: dict[str, Any]) -> None:
-    """The text comes back with the VIPs in the instances that run, and then all nodes switch."""
+Data = dict[str, str]
+
+
+def without_a_text(data: Data) -> Data:
+    """Somebody has removed the key."""
+    return {key: text for key, text in data.items() if key != names.CONFIG_KEY}
+
+
+def with_a_blank_text(data: Data) -> Data:
+    """Somebody has emptied the key."""
+    return {**data, names.CONFIG_KEY: ""}
+
+
+def with_garbage(data: Data) -> Data:
+    """What looks like a packed text is none."""
+    return {**data, names.CONFIG_KEY: f"{MARKER}xxxx"}
+
+
+def without_a_vip(data: Data) -> Data:
+    """Somebody has edited the text."""
+    lines = data[names.CONFIG_KEY].splitlines(keepends=True)
+    return {**data, names.CONFIG_KEY: "".join(line for line in lines if f" {vip(0)}/" not in line)}
+
+
+def without_a_hash(data: Data) -> Data:
+    """Somebody has emptied the other key."""
+    return {**data, names.AGENT_KEY: "{}"}
+
+
+def lose(site: Site, how: Callable[[Data], Data] | None) -> None:
+    """Lose the text: None deletes the ConfigMap."""
+    configmaps = site.simulation.objects.configmaps
+    if how is None:
+        del configmaps[GROUP]
+        return
+    there = configmaps[GROUP]
+    configmaps[GROUP] = msgspec.structs.replace(there, data=how(dict(there.data or {})))
+    assert configmaps[GROUP] != there
+
+
+DAMAGE: Final = (without_a_text, with_a_blank_text, with_garbage, without_a_vip, without_a_hash)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "how"),
+    [
+        *((SHARED, MORE, how) for how in (None, *DAMAGE)),
+        (MORE, SHARED, None),
+        *((UNICAST, SHARED, how) for how in (None, *DAMAGE)),
+        (SHARED, UNICAST, None),
+    ],
+)
+def test_vips_stay_where_they_run_until_the_switch(
+    before: dict[str, Any], after: dict[str, Any], how: Callable[[Data], Data] | None
+) -> None:
+    """
+    The text comes back with the VIPs in the instances that run, and then all nodes switch.
+
+    Agents refuse a text that somebody has edited, and keep what they run.
+    """
     site = site_of(**before)
     ran = places(site.published.current.text)
     site.nodes[1].refuses = "not yet"
     site.edit(**after)
     site.until(lambda: site.published.next)
-    del site.simulation.objects.configmaps[GROUP]
+    lose(site, how)
     for _ in range(2):
         site.simulation.group()
     assert places(site.published.current.text) == ran
@@ -118,3 +180,24 @@ def test_a_new_group_waits_for_no_answers() -> None:
     simulation = with_pods(SimulatedCluster(cluster(build.group(), serving(WEB, "192.0.2.130"))), pod("p1", "n1"))
     simulation.agents = AgentStates(since=0.0)
     assert simulation.group().writes
+
+
+def test_a_text_of_this_controller_is_not_hashed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of a large group has megabytes. One that somebody has edited is hashed once."""
+    hashed = list[str]()
+
+    def hash_of(text: str) -> str:
+        hashed.append(text)
+        return ""
+
+    site = site_of(**SHARED)
+    monkeypatch.setattr(configmap, "_hash_of", hash_of)
+    site.simulation.snapshot.put(serving("shop/new", vip(len(NUMBERS))))
+    site.pass_time(3.0)
+    site.until(lambda: is_done(site))
+    assert not hashed
+    there = site.simulation.objects.configmaps[GROUP]
+    edited = {**(there.data or {}), names.CONFIG_KEY: "# mine\n"}
+    site.simulation.objects.configmaps[GROUP] = msgspec.structs.replace(there, data=edited)
+    site.simulation.group()
+    assert hashed == ["# mine\n"]
