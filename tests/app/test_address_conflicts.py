@@ -49,7 +49,7 @@ def test_the_address_rests_in_the_pool_before_the_service_has_another(
         assert (resting["address"], resting["service"], resting["reason"]) == (TAKEN, "shop/web", "AddressConflict")
         done = kubectl_kavip(tmp_path, installation, "kavip", "explain", "shop/web")
         words = f"because another machine on the LAN has it (found for Service {resting['service']})"
-        assert f"{TAKEN} rests until {resting['until']}, {words}" in " ".join(done.stdout.split())
+        assert f"{TAKEN} is in cool-down until {resting['until']}, {words}" in " ".join(done.stdout.split())
 
         agents.conflicts = [CLAIM, {**CLAIM, "address": "192.0.2.132"}]
         installation.apply(a_service("wish", annotations={"kavip.io/addresses": "192.0.2.132"}))

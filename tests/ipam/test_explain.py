@@ -277,4 +277,4 @@ def test_an_address_that_another_machine_has_is_explained() -> None:
         "1 of 2 free, 0 assigned, 1 in use by other machines on the LAN; next for this Service: 192.0.2.129"
     )
     why = "because another machine on the LAN has it (found for Service a/web)"
-    assert found["conflictDetection"] == (None, f"192.0.2.128 rests until 2026-03-01T00:00:00Z, {why}")
+    assert found["conflictDetection"] == (None, f"192.0.2.128 is in cool-down until 2026-03-01T00:00:00Z, {why}")

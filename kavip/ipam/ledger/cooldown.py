@@ -61,7 +61,7 @@ class CoolingAddress(NamedTuple):
         """Completes "address X ..."."""
         if self.is_withdrawn:
             found = f"found for Service {self.service}"
-            return f"rests until {_text(self.until)}, because another machine on the LAN has it ({found})"
+            return f"is in cool-down until {_text(self.until)}, because another machine on the LAN has it ({found})"
         return f"cools down until {_text(self.until)} for Service {self.service}, which freed it"
 
     @property

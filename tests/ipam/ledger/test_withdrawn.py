@@ -32,8 +32,8 @@ def test_it_is_for_no_service() -> None:
             refusal = leader.decided(service(key, wants=ONE))
             assert refusal.reason is Reason.ADDRESS_IN_USE
             assert refusal.message == (
-                f"address {ONE} rests until 2026-03-01T13:00:00Z, because another machine on the LAN has it (found for "
-                "Service shop/web); wait until then, or ask for another"
+                f"address {ONE} is in cool-down until 2026-03-01T13:00:00Z, because another machine on the LAN has it "
+                "(found for Service shop/web); wait until then, or ask for another"
             )
 
 
