@@ -160,7 +160,8 @@ class InstanceReport(Wire, frozen=True, gc=False, omit_defaults=False):
     """
     ``instances[]``: one VRRP instance; *transitions* to and from MASTER are counted since the daemon started.
 
-    *virtual_ips_hash* stands for *virtual_ips* (:func:`by_hash`); "": the list is complete.
+    *virtual_ips_hash* stands for *virtual_ips* (:func:`by_hash`); "": the list is complete. *anchor*: the first address
+    that it advertises.
     """
 
     name: _Name
@@ -174,6 +175,7 @@ class InstanceReport(Wire, frozen=True, gc=False, omit_defaults=False):
     transitions: int = 0
     errors: AdvertErrors = AdvertErrors()
     virtual_ips_hash: _Word = field(name="virtualIPsHash", default="")
+    anchor: _Name = ""
 
 
 class ExcludedReport(Wire, frozen=True, gc=False, omit_defaults=False):

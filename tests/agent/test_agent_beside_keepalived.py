@@ -11,6 +11,7 @@ from hack.testbed import process
 from kavip import names
 from kavip.api.agent import VIPS_BY_HASH, decode_state, hash_of
 from kavip.api.group import Instances
+from kavip.vrrp.running import running_instances
 from tests.agent import mounts
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod
@@ -138,6 +139,8 @@ def test_many_vips_are_reported_by_hash_to_a_client_that_prefers_it(pod: MakePod
     node = started(pod("n1"), text)
     lists = {name: each["virtualIPs"] for name, each in node.instances().items()}
     assert set(services.values()) < {vip for vips in lists.values() for vip in vips}  # and the instances' own
+    anchors = {name: str(each.identity.anchor.address) for name, each in running_instances(text).items()}
+    assert {name: each["anchor"] for name, each in node.instances().items()} == anchors
     for name in lists:
         node.wait_until(f"{name} is master", lambda name=name: node.role(name) == "MASTER")  # type: ignore[misc]
     status, body = node.page(names.STATE_PATH, header=f"Prefer: {VIPS_BY_HASH}\r\n")

@@ -201,6 +201,7 @@ FULL: Final = AgentState(
             interface="eth0",
             transitions=3,
             errors=AdvertErrors(authentication=2),
+            anchor="192.0.2.130",
         ),
     ),
     left_out=(

@@ -182,6 +182,7 @@ def _instances(dump: Dump, changes: StateChanges) -> tuple[InstanceReport, ...]:
             interface=each.data.ifp_ifname,
             transitions=changes[each.data.iname].changes,
             errors=_errors(each.stats),
+            anchor="".join(map(str, addresses_of(each.data.vips[:1]))),
         )
         for each in dump
     )

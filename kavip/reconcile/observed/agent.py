@@ -96,6 +96,7 @@ def node_state(
             len(addresses),
             short_line(each.last_transition),
             each.priority,
+            short_line(each.anchor),
         )
         for each, addresses in placed
     )

@@ -35,7 +35,8 @@ class InstanceState:
     One VRRP instance as the keepalived of one node reports it.
 
     *since*: when it entered its *state*, by the clock of that node. *virtual_ips*: their number. *priority*: the
-    effective one, after health checks and endpoints; 0: not reported.
+    effective one, after health checks and endpoints; 0: not reported. *anchor*: the first address that it advertises;
+    "": not reported.
     """
 
     name: str
@@ -45,6 +46,7 @@ class InstanceState:
     virtual_ips: int
     since: str = ""
     priority: int = 0
+    anchor: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,8 +39,8 @@ def reported_instances(
     """
     The Shared instances of *group* and those of *services* that nodes run by their *states*, by name.
 
-    An answer has no more of an instance's identity than its VRID and VIPs; the rest is what the spec says. A VRID that
-    is *taken* by another group is not believed. If nodes disagree, the master of a VIP is right.
+    An answer has no more of an instance's identity than its VRID, VIPs and anchor; the rest is what the spec says. A
+    VRID that is *taken* by another group is not believed. If nodes disagree, the master of a VIP is right.
     """
     found: dict[str, RunningInstance] = {}
     vips: dict[tuple[str, int], list[VirtualIP]] = {}
@@ -73,7 +73,7 @@ def _running(spec: GroupSpec, reported: InstanceState, vips: list[VirtualIP]) ->
     anchor = (
         virtualips.anchor(reported.family, reported.router_id, interface_of_instance(name) or spec.interface)
         if shard_of_instance(name)
-        else vips[0]
+        else next((each for each in vips if str(each.address) == reported.anchor), vips[0])
     )
     identity = Identity(
         reported.router_id,

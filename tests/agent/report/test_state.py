@@ -98,6 +98,7 @@ def test_state_has_the_documented_fields() -> None:
         "transitions": 0,
         "errors": {"interval": 4},
         "virtualIPsHash": "",
+        "anchor": "192.0.2.130",
     }
     assert mounts.PASSWORD.encode() not in body
 

@@ -70,6 +70,7 @@ class Node:
                     each.identity.anchor.address.family,
                     BACKUP,
                     len(each.virtual_ips),
+                    anchor=str(each.identity.anchor.address),
                 )
                 for each in running
             ),

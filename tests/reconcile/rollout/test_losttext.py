@@ -16,7 +16,7 @@ from kavip.vrrp.packed import MARKER
 from kavip.vrrp.running import running_instances
 from kavip.vrrp.sharding import shard_of
 from tests.reconcile.group.settledgroup import WEB, serving, with_pods
-from tests.reconcile.rollout.switchingnodes import SHARED, UNICAST, Site, is_done
+from tests.reconcile.rollout.switchingnodes import SHARED, UNICAST, VIP, Site, is_done
 from tests.reconcile.simulatedcluster import GROUP, NOW, SimulatedCluster, cluster, pod
 from tests.support import build
 
@@ -126,6 +126,23 @@ def test_vips_stay_where_they_run_until_the_switch(
     for number in NUMBERS:
         key = f"shop/s{number}"
         assert found[vip(number)][0] == (shard_of(key, count) or key)
+
+
+@pytest.mark.parametrize("how", [None, *DAMAGE])
+def test_a_service_keeps_its_anchor(how: Callable[[Data], Data] | None) -> None:
+    """It has got a lower VIP since. Nodes that advertise different lists do not accept each other's adverts."""
+    site = Site.of(**UNICAST)
+    for node in site.nodes:
+        node.reports_vips = True
+    site.simulation.snapshot.put(serving(WEB, VIP, vip(0)))
+    site.pass_time(3.0)
+    site.until(lambda: is_done(site))
+    lose(site, how)
+    for _ in range(2):
+        site.simulation.group()
+    assert str(site.published.current.running[WEB].identity.anchor.address) == VIP
+    site.nodes[1].stuck = True
+    site.pass_time(3.0)  # the site checks after each second that nodes agree
 
 
 def test_without_any_answer_the_text_follows_from_the_objects() -> None:
