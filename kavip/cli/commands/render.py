@@ -62,7 +62,8 @@ def render(
     Print the keepalived.conf of each group in files, with the lines of its template.
 
     With --static, print static pods instead, the same for every node, or in the shape of a platform, or write the files
-    of systemd units for each node.
+    of systemd units for each node. Exit status: 0 all is printed, 1 an object is refused, or a template cannot be used,
+    2 a file cannot be read, or there is no group.
     """
     from kavip.admission.chain import PolicyOptions
     from kavip.cli.sources import files
@@ -72,8 +73,7 @@ def render(
     from kavip.rendering import process
 
     given, templates = files.load_with_templates(paths)
-    if group:
-        static.check_group(group, given)
+    static.check_group(group, given)
     simulated = simulate.plan(
         staticnodes.with_nodes(nodes, given),
         group_namespaces=group_namespaces,
@@ -83,15 +83,13 @@ def render(
         render=process.render_now,
     )
     problems = planoutput.template_problems(simulated, group)
-    for line in (*problems, *planoutput.untried_templates(simulated, group)):
+    refusals = planoutput.refusals(simulated)
+    for line in (*problems, *planoutput.untried_templates(simulated, group), *refusals):
         click.echo(line, err=True)
     if shape is None:
         _print_texts(simulated, group)
-        sys.exit(1 if problems else 0)
-    for line in planoutput.refusals(simulated):
-        click.echo(line, err=True)
-    if simulated.refused or problems:
-        sys.exit(1)
+    if shape is None or refusals or problems:
+        sys.exit(1 if refusals or problems else 0)
     if bootstrap and not follow_nodes:
         raise click.UsageError("--bootstrap needs --follow-nodes")
     following = static.Following(bootstrap) if follow_nodes else None

@@ -20,7 +20,7 @@ from kavip import names
 from kavip.api.cluster import Node
 from kavip.api.group import KeepalivedGroup
 from kavip.cli.views.staticnodes import INTERNAL_IP
-from kavip.errors import BadInput
+from kavip.errors import BadFile, BadInput
 from kavip.podtemplate.containers import LISTS, OWN_NAMES
 from kavip.podtemplate.guard import RESERVED_VOLUMES
 from kavip.reconcile.group.manifests import CA_DIR, CONFIG_DIR, PASSWORD_DIR, RUN_DIR
@@ -172,9 +172,15 @@ def _with_access(group: StaticGroup) -> Manifest:
 
 
 def check_group(key: str, objects: Iterable[Object]) -> None:
-    """Raise :class:`BadInput` if *key* is none of the groups among *objects*, with the one that is probably meant."""
+    """
+    Raise :class:`BadInput` if *key* is none of the groups among *objects*, with the one that is probably meant.
+
+    "" is any of them; raise :class:`BadFile` if there is none.
+    """
     keys = sorted(each.metadata.key for each in objects if isinstance(each, KeepalivedGroup))
-    if key not in keys:
+    if not keys:
+        raise BadFile("--filename", "no KeepalivedGroup in these files; name the file of the group too")
+    if key and key not in keys:
         meant = next(iter(get_close_matches(key, keys, 1)), "")
         raise BadInput("--group", key, "no such group in the files" + (f"; did you mean {meant}?" if meant else ""))
 
