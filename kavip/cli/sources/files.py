@@ -214,10 +214,10 @@ def read_object(where: str, document: Document, path: str, content: Any) -> Obje
     def bad(problem: str, at: str = "") -> BadFile:
         return BadFile(where, problem, document=document.number, line=document.line(f"{path}{at}"))
 
-    if not isinstance(content, dict):
-        raise bad("not a Kubernetes object: want apiVersion, kind and metadata")
-    version, name = str(content.get("apiVersion", "")), str(content.get("kind", ""))
+    version, name = _type_of(content)
     kind, wanted = _TYPES.get((version.rpartition("/")[0], name), (None, ""))
+    if kind is None and not (version and name):
+        raise bad("not a Kubernetes object: want apiVersion, kind and metadata")
     if kind is None:
         return None
     if version != wanted:
@@ -238,6 +238,13 @@ def read_object(where: str, document: Document, path: str, content: Any) -> Obje
     if isinstance(found, _NAMESPACED) and not found.metadata.namespace:
         found = msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, namespace="default"))
     return found
+
+
+def _type_of(content: Any) -> tuple[str, str]:
+    """The apiVersion and the kind of *content*, "" where it has none."""
+    found = (content.get(key) if isinstance(content, dict) else None for key in ("apiVersion", "kind"))
+    version, kind = (each if isinstance(each, str) else "" for each in found)
+    return version, kind
 
 
 def _named(content: dict[Any, Any]) -> str:
