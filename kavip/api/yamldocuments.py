@@ -7,17 +7,19 @@ is refused. :class:`BadFile` names the document and the line that cannot be read
 
 import json
 import re
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 import yaml
 
+from kavip.api.text import one_line
 from kavip.errors import BadFile
 
 _DEEPEST: Final = 200  # levels; Kubernetes' own objects have less than 30
 _MOST_ALIASED: Final = 100_000  # nodes that the aliases of one document may repeat
 _BLANKS: Final = " \t\r\n"
+_STEP: Final = re.compile(r"\.([^.\[]+)|\[([^\]]*)\]")
 _TEMPLATE: Final = re.compile(r"(?:^\s*|[:-] +)\{\{", re.MULTILINE)  # YAML would read {{ here as a map that is a key
 
 
@@ -30,9 +32,16 @@ class Document:
     first: int
     node: yaml.Node | None = None
 
-    def line(self, path: str) -> int:
-        """The line of a path such as ``$.spec.ports[0]``, or of the nearest part above it with a known line."""
-        return _line(self.node, path) if self.node else self.first
+    def line(self, path: str, keys: Iterable[str | int] = ()) -> int:
+        """The line of *keys* below *path*, or of the nearest part above it with a known line."""
+        if self.node is None:
+            return self.first
+        return int(_nearest(self.node, (*keys_of(path), *keys))[0].start_mark.line) + 1
+
+    def scalar(self, path: str, keys: Iterable[str | int]) -> str:
+        """The scalar at *keys* below *path* as it is written, without quotes; "" if it is not known."""
+        found, is_whole = _nearest(self.node, (*keys_of(path), *keys)) if self.node else (None, False)
+        return str(found.value) if is_whole and isinstance(found, yaml.ScalarNode) else ""
 
 
 _NUMBERS: Final = frozenset(f"tag:yaml.org,2002:{each}" for each in ("bool", "float", "int"))
@@ -88,10 +97,12 @@ def _json(where: str, text: str) -> list[Document] | None:
             content, at = decoder.raw_decode(text, begin)
         except json.JSONDecodeError:
             return None
+        except ValueError:  # a number with more digits than Python reads
+            raise BadFile(where, "a number has too many digits", document=number, line=line) from None
         except RecursionError:
             raise BadFile(where, f"nested more than {_DEEPEST} levels deep", document=number, line=line) from None
         except KeyError as error:
-            problem = f'the key "{error.args[0]}" occurs twice in one object'
+            problem = f'the key "{one_line(error.args[0])}" occurs twice in one object'
             raise BadFile(where, problem, document=number, line=line) from None
         documents.append(Document(number, content, line))
         line += text.count("\n", begin, at)
@@ -134,23 +145,24 @@ def read_yaml(where: str, text: str) -> Iterator[Document]:
         raise BadFile(where, f"not YAML: {error}", document=number) from None
 
 
+def keys_of(path: str) -> list[str]:
+    """The names and indexes in *path*, such as ``$.spec.ports[0]``."""
+    return [name or key for name, key in _STEP.findall(path)]
+
+
 def node_at(node: yaml.Node, path: str) -> yaml.Node | None:
     """The part of *node* at *path*, such as ``$.items[0]``; None if there is none."""
-    found, is_whole = _nearest(node, path)
+    found, is_whole = _nearest(node, keys_of(path))
     return found if is_whole else None
 
 
-def _line(node: yaml.Node, path: str) -> int:
-    return int(_nearest(node, path)[0].start_mark.line) + 1
-
-
-def _nearest(node: yaml.Node, path: str) -> tuple[yaml.Node, bool]:
-    """The part of *node* at *path*, or the nearest part above it; and whether it is the former."""
-    for word in path.removeprefix("$").replace("[", ".[").split(".")[1:]:
-        if isinstance(node, yaml.SequenceNode) and word[1:-1].isdigit():
-            node = node.value[int(word[1:-1])]
+def _nearest(node: yaml.Node, keys: Iterable[str | int]) -> tuple[yaml.Node, bool]:
+    """The part of *node* at *keys*, or the nearest part above it; and whether it is the former."""
+    for each in map(str, keys):
+        if isinstance(node, yaml.SequenceNode) and each.isdigit():
+            node = node.value[int(each)]
             continue
-        found = [value for key, value in node.value if key.value == word] if isinstance(node, yaml.MappingNode) else []
+        found = [value for key, value in node.value if key.value == each] if isinstance(node, yaml.MappingNode) else []
         if not found:
             return node, False
         node = found[0]

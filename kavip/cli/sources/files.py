@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, TypeVar
 
 import msgspec
 
@@ -20,12 +20,16 @@ from kavip.api.naming import NAME_REMEDY, is_name
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.api.slice import EndpointSlice
+from kavip.api.text import one_line
+from kavip.api.typeproblem import short, type_problem
 from kavip.api.unknownfields import unknown_fields
 from kavip.api.workload import ConfigMap
 from kavip.api.yamldocuments import Document, read
-from kavip.errors import BadFile
+from kavip.errors import BadFile, BadInput
 from kavip.reconcile.observed.templates import is_template
 from kavip.snapshot import KINDS, Object
+
+T = TypeVar("T")
 
 _LARGEST: Final = 64 * 1024 * 1024  # bytes; a List of 10,000 Services with all their managedFields is half of it
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -212,7 +216,7 @@ def read_object(where: str, document: Document, path: str, content: Any) -> Obje
     """The object *content*, at *path* in *document*; None for a kind that kavip does not use."""
 
     def bad(problem: str, at: str = "") -> BadFile:
-        return BadFile(where, problem, document=document.number, line=document.line(f"{path}{at}"))
+        return BadFile(where, one_line(problem), document=document.number, line=document.line(f"{path}{at}"))
 
     version, name = _type_of(content)
     kind, wanted = _TYPES.get((version.rpartition("/")[0], name), (None, ""))
@@ -221,23 +225,29 @@ def read_object(where: str, document: Document, path: str, content: Any) -> Obje
     if kind is None:
         return None
     if version != wanted:
-        raise bad(f'{name}: apiVersion "{version}" is not served; want "{wanted}"', ".apiVersion")
-    try:
-        found = msgspec.convert(content, kind)
-    except msgspec.ValidationError as error:
-        problem, _, at = str(error).removesuffix("`").partition(" - at `$")
-        field = f"{at.lstrip('.')}: " if at else ""
-        raise bad(f"{name}{_named(content)}: {field}{problem}", at) from None
+        raise bad(f'{name}: apiVersion "{short(version)}" is not served; want "{wanted}"', ".apiVersion")
+    subject = f"{name}{_named(content, kind)}"
+    found = converted(kind, content, where, document, path=path, subject=subject)
     for field, text in (("name", found.metadata.name), ("namespace", found.metadata.namespace)):
         if text and not is_name(text):
-            raise bad(f"{name}: metadata.{field}: {text!r}: {NAME_REMEDY}", f".metadata.{field}")
+            raise bad(f"{name}: {BadInput(f'metadata.{field}', text, NAME_REMEDY)}", f".metadata.{field}")
     if isinstance(found, _COMPLETE):
         for field, meant in unknown_fields(content.get("spec"), type(found.spec), path="spec"):
             hint = f'; did you mean "{meant}"?' if meant else ""
-            raise bad(f"{name}{_named(content)}: {field}: unknown field{hint}", f".{field}")
+            raise bad(f"{subject}: {field}: unknown field{hint}", f".{field}")
     if isinstance(found, _NAMESPACED) and not found.metadata.namespace:
         found = msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, namespace="default"))
     return found
+
+
+def converted(kind: type[T], content: Any, where: str, document: Document, *, path: str, subject: str) -> T:
+    """*content*, at *path* in *document*, as a *kind*; raises :class:`BadFile` about *subject* for a wrong type."""
+    try:
+        return msgspec.convert(content, kind)
+    except msgspec.ValidationError as error:
+        problem = type_problem(error, content, document, path)
+        line = document.line(path, problem.keys)
+        raise BadFile(where, f"{subject}: {problem.message}", document=document.number, line=line) from None
 
 
 def _type_of(content: Any) -> tuple[str, str]:
@@ -247,7 +257,12 @@ def _type_of(content: Any) -> tuple[str, str]:
     return version, kind
 
 
-def _named(content: dict[Any, Any]) -> str:
+def _named(content: dict[Any, Any], kind: type[Object]) -> str:
+    """The key of the object *content* after a blank; "" if it has no proper name."""
     metadata = content.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, dict) else None
-    return f" {name}" if isinstance(name, str) and is_name(name) else ""
+    given = (metadata.get(each) if isinstance(metadata, dict) else None for each in ("namespace", "name"))
+    namespace, name = (each if isinstance(each, str) and is_name(each) else "" for each in given)
+    if issubclass(kind, _NAMESPACED):
+        namespace = namespace or "default"
+        return f" {namespace}/{name}" if name else ""
+    return f" {name}" if name else ""

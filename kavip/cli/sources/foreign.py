@@ -17,8 +17,9 @@ from kavip import names
 from kavip.api import kubevip, metallb
 from kavip.api.handover import HandedService
 from kavip.api.metallb import ForeignObject, ServiceL2Status
+from kavip.api.typeproblem import short
 from kavip.api.yamldocuments import read
-from kavip.cli.sources.files import files_in, flattened, text_of
+from kavip.cli.sources.files import converted, files_in, flattened, text_of
 from kavip.convert.metallb import BGP, OTHERS, POOL
 from kavip.convert.provider import Provider
 from kavip.errors import BadFile, Forbidden, NotFound
@@ -84,12 +85,11 @@ def _objects(provider: str, file: Path) -> Iterator[ForeignObject | BadFile]:
             if not isinstance(content, dict) or not _is_theirs(provider, content):
                 continue
             try:
-                yield msgspec.convert(content, ForeignObject)
-            except msgspec.ValidationError as error:
-                problem, _, at = str(error).removesuffix("`").partition(" - at `$")
-                subject = f"{content['kind']}: {at.lstrip('.')}: " if at else f"{content['kind']}: "
-                line = document.line(f"{path}{at}")
-                yield BadFile(where, f"{subject}{problem}", document=document.number, line=line)
+                yield converted(
+                    ForeignObject, content, where, document, path=path, subject=short(str(content.get("kind", "")))
+                )
+            except BadFile as error:
+                yield error
 
 
 def _is_theirs(provider: str, content: dict[str, Any]) -> bool:

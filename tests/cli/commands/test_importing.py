@@ -115,7 +115,9 @@ def test_an_object_that_cannot_be_read_is_named_and_hides_no_other(manifests: Pa
     (manifests / "bad.yaml").write_text(METALLB.split("---", 1)[0].replace("first", "5") + "---\n" + BGP)
     done = import_("-f", manifests)
     assert done.returncode == 2
-    assert f"{manifests / 'bad.yaml'}, document 1, line 3: IPAddressPool: metadata.name: Expected `str`" in done.stderr
+    assert (
+        f"{manifests / 'bad.yaml'}, document 1, line 3: IPAddressPool: metadata.name: 5: want a string" in done.stderr
+    )
     assert "BGPPeer metallb-system/tor: " in done.stderr
     assert "name: first" in done.stdout
 

@@ -35,20 +35,23 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         ('{"a": 1}\n{"b": {"c": 1,\n"c": 2}}', 'document 2, line 2: the key "c" occurs twice in one object'),
         ("a: ü\n---\nb: 1\nc: \x00", "line 4: not YAML: control characters are not allowed"),
         ("a: " + "9" * 5000, "document 1: not YAML: "),
+        ('{"a": ' + "9" * 5000 + "}", "document 1, line 1: a number has too many digits"),
+        ('{"a": {"\\u001b[31m": 1, "\\u001b[31m": 2}}', 'document 1, line 1: the key "\\x1b[31m" occurs twice'),
         ("- 1", "document 1, line 1: not a Kubernetes object: want apiVersion, kind and metadata"),
         ("foo: bar", "document 1, line 1: not a Kubernetes object: want apiVersion, kind and metadata"),
         (SERVICE.replace("kind", "knd") % "a", "document 1, line 1: not a Kubernetes object: want apiVersion, kind"),
         ("apiVersion: v1\nkind: 5\n", "document 1, line 1: not a Kubernetes object: want apiVersion, kind"),
         ("kind: VIPPool\nmetadata: {name: a}\n", "document 1, line 1: not a Kubernetes object: want apiVersion, kind"),
         ("kind: Service\nmetadata: {name: a}\n", 'document 1, line 1: Service: apiVersion "" is not served; want "v1"'),
-        (SERVICE % "5", "document 1, line 4: Service: metadata.name: Expected `str`, got `int`"),
+        (SERVICE % "5", 'document 1, line 4: Service: metadata.name: 5: want a string; quote it: "5"'),
         (SERVICE % '"a\\nkavip: fine"', "document 1, line 4: Service: metadata.name: 'a\\nkavip: fine': want the name"),
-        (SERVICE % '"a\\e[31mb"\n  labels: 5', "document 1, line 5: Service: metadata.labels: Expected `object"),
+        (SERVICE % '"a\\e[31mb"\n  labels: 5', "document 1, line 5: Service: metadata.labels: 5: want an object"),
+        (GROUP % '{"\\e[31m": 1}', r"document 1, line 4: KeepalivedGroup default/edge: spec.\x1b[31m: unknown field"),
         (SERVICE % "a/b", "document 1, line 4: Service: metadata.name: 'a/b': want the name of an object: up to 253"),
         (SERVICE % "a\n  namespace: B", "document 1, line 5: Service: metadata.namespace: 'B': want the name of an"),
         (
             f"{SERVICE % 'a'}---\n{SERVICE % 'web'}spec:\n  ports:\n  - port: 80\n  - port: http\n",
-            "document 2, line 13: Service web: spec.ports[1].port: Expected `int`, got `str`",
+            'document 2, line 13: Service default/web: spec.ports[1].port: "http": want a whole number',
         ),
         ("apiVersion: v1\nkind: List\nitems:\n- 5\n", "document 1, line 4: not a Kubernetes object"),
         (
@@ -57,11 +60,11 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         ),
         (
             GROUP % "{interface: eth0, blackListRouterIDs: [1]}",
-            'document 1, line 4: KeepalivedGroup edge: spec.blackListRouterIDs: unknown field; did you mean "blacklist',
+            'document 1, line 4: KeepalivedGroup default/edge: spec.blackListRouterIDs: unknown field; did you mean "b',
         ),
         (
             GROUP % "\n  interface: eth0\n  virtualIPs:\n  - address: 192.0.2.9\n    dev: eth0",
-            "document 1, line 8: KeepalivedGroup edge: spec.virtualIPs[0].dev: unknown field",
+            "document 1, line 8: KeepalivedGroup default/edge: spec.virtualIPs[0].dev: unknown field",
         ),
     ],
 )
@@ -72,6 +75,68 @@ def test_an_error_names_its_place(tmp_path: Path, text: str, words: str) -> None
     *_, error = read_all([file]).unread  # the documents before it may be no objects
     assert str(error).startswith(f"{file}, {words}")
     assert "\n" not in str(error)
+
+
+LONG = "x" * 400
+MANY = "a number with many digits"
+HEX = "0x" + "f" * 98
+
+
+@pytest.mark.parametrize(
+    ("written", "line", "words"),
+    [
+        (
+            "metadata:\n  namespace: shop\n  name: web\n  annotations:\n    a: b\n    kavip.io/address-count: 3\n",
+            8,
+            'Service shop/web: metadata.annotations[kavip.io/address-count]: 3: want a string; quote it: "3"',
+        ),
+        (
+            "metadata:\n  name: web\n  labels:\n    a: yes\n",
+            6,
+            'Service default/web: metadata.labels[a]: true: want a string; quote it: "yes"',
+        ),
+        (
+            "metadata: {name: web, annotations: {kavip.io/pool: }}\n",
+            3,
+            'Service default/web: metadata.annotations[kavip.io/pool]: null: want a string; for an empty one write ""',
+        ),
+        (
+            "metadata: {name: web}\nspec: {ports: [{port: '80'}]}\n",
+            4,
+            'Service default/web: spec.ports[0].port: "80": want a whole number; write it without quotes: 80',
+        ),
+        ("spec: {ports: {}}\n", 3, "Service: spec.ports: an object: want a list"),
+        ("spec: {ports: [80.5]}\n", 3, "Service: spec.ports[0]: 80.5: want an object"),
+        ("status: {conditions: [{}]}\n", 3, "Service: status.conditions[0].type: required, but missing"),
+        (
+            'metadata:\n  annotations: {"a\\e[31m]": 1}\n',
+            4,
+            r'Service: metadata.annotations[a\x1b[31m]]: 1: want a string; quote it: "1"',
+        ),
+        (
+            f"metadata: {{labels: {{{LONG}: {HEX + HEX[2:]}}}}}\n",
+            3,
+            f'Service: metadata.labels[{LONG[:100]}...]: {MANY}: want a string; quote it: "{HEX}..."',
+        ),
+        (f"spec: {{ports: {LONG}}}\n", 3, f'Service: spec.ports: "{LONG[:99]}...: want a list'),
+    ],
+)
+def test_a_wrong_type_is_named_with_key_value_and_remedy(tmp_path: Path, written: str, line: int, words: str) -> None:
+    """Values are shown as users write them, the beginning of long ones, and nothing reaches a terminal unescaped."""
+    file = tmp_path / "objects.yaml"
+    file.write_text(f"apiVersion: v1\nkind: Service\n{written}")
+    (error,) = read_all([file]).unread
+    assert str(error) == f"{file}, document 1, line {line}: {words}"
+
+
+def test_a_wrong_type_in_json_is_named_with_its_key(tmp_path: Path) -> None:
+    """JSON has no place below the document."""
+    group = {"apiVersion": "redhatcop.redhat.io/v1alpha1", "kind": "KeepalivedGroup", "metadata": {"name": "edge"}}
+    file = tmp_path / "a.json"
+    file.write_text(json.dumps({**group, "spec": {"nodeSelector": {"a": "b", "node.example/edge": True}}}))
+    (error,) = read_all([file]).unread
+    field = "KeepalivedGroup default/edge: spec.nodeSelector[node.example/edge]"
+    assert str(error) == f'{file}, document 1, line 1: {field}: true: want a string; quote it: "true"'
 
 
 def test_keys_are_text_as_for_kubectl(tmp_path: Path) -> None:
