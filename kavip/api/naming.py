@@ -20,6 +20,11 @@ NAME_REMEDY: Final = "want the name of an object: up to 253 lower-case letters, 
 
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME: Final = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(\.{_LABEL})*")
+_IMAGE: Final = re.compile(
+    r"(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9][A-Za-z0-9._-]*)(:[0-9]+(?=/))?(/[a-z0-9][a-z0-9._-]*)*"
+    r"(:\w[\w.-]{0,127})?(@[a-z0-9]+:[0-9a-f]{32,128})?",
+    re.ASCII,
+)
 _KEY: Final = re.compile(r"(?!\.\Z|\.\.)[-._a-zA-Z0-9]{1,253}")
 _ANNOTATION: Final = re.compile(rf"((?=[^/]{{1,253}}/){_LABEL}(\.{_LABEL})*/)?[a-z0-9]([a-z0-9_.-]{{0,61}}[a-z0-9])?")
 
@@ -32,6 +37,11 @@ def is_interface(text: str) -> bool:
 def is_name(text: str) -> bool:
     """Whether *text* can be the name of an object."""
     return _NAME.fullmatch(text) is not None
+
+
+def is_image(text: str) -> bool:
+    """Whether *text* can name an image: ``REGISTRY:PORT/PATH:TAG@DIGEST``, of which only a name is necessary."""
+    return _IMAGE.fullmatch(text) is not None
 
 
 def check_name(name: str, field: str) -> Iterator[Refusal]:

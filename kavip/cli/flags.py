@@ -18,6 +18,15 @@ from kavip.settings import Settings, split_names
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class _InputPath(click.Path):
+    """A path that is not empty: ``Path("")`` is the current folder, and a variable of a script may not be set."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("empty: want a file or a folder (. is the current one)", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def filename(**more: Any) -> Callable[[F], F]:
     """The option ``-f``, as *paths*."""
     return click.option(
@@ -25,7 +34,7 @@ def filename(**more: Any) -> Callable[[F], F]:
         "--filename",
         "paths",
         multiple=True,
-        type=click.Path(path_type=Path),
+        type=_InputPath(path_type=Path),
         help="file or folder of YAML or JSON; - for standard input; may be repeated",
         **more,
     )
@@ -40,9 +49,21 @@ def group_namespaces(command: F) -> F:
         "--group-namespaces",
         "group_namespaces",
         default="",
-        callback=lambda _, __, text: split_names(text),
+        callback=lambda _, __, text: _namespaces(text),
         help="namespaces whose KeepalivedGroups kavip uses, comma-separated; empty: all",
     )(command)
+
+
+def _namespaces(text: str) -> tuple[str, ...]:
+    """The names in *text*; raises :class:`BadInput` for one that no namespace has: it would select no group."""
+    from kavip.api.naming import is_name
+    from kavip.errors import BadInput
+
+    found = split_names(text)
+    for name in found:
+        if not is_name(name):
+            raise BadInput("--group-namespaces", name, "want the name of a namespace")
+    return found
 
 
 def readable_namespace(command: F) -> F:

@@ -72,6 +72,7 @@ def render(
     from kavip.reconcile.plan import ReconcileOptions
     from kavip.rendering import process
 
+    _check_usage(shape, follow_nodes=follow_nodes, bootstrap=bootstrap, image=image)
     given, templates = files.load_with_templates(paths)
     static.check_group(group, given)
     simulated = simulate.plan(
@@ -90,8 +91,6 @@ def render(
         _print_texts(simulated, group)
     if shape is None or refusals or problems:
         sys.exit(1 if refusals or problems else 0)
-    if bootstrap and not follow_nodes:
-        raise click.UsageError("--bootstrap needs --follow-nodes")
     following = static.Following(bootstrap) if follow_nodes else None
     chosen = [each for each in simulated.objects if group in ("", static.key_of(each))]
     groups = static.groups_of(chosen, following=following)
@@ -103,6 +102,19 @@ def render(
         _write_units(groups, simulated, output_dir)
         return
     _print_pods(groups, shape, image=image)
+
+
+def _check_usage(shape: str | None, *, follow_nodes: bool, bootstrap: str, image: str) -> None:
+    """Raise an error for options that have no effect, and for an image that no node could pull."""
+    from kavip.api.naming import is_image
+    from kavip.errors import BadInput
+
+    if follow_nodes and shape is None:
+        raise click.UsageError("--follow-nodes needs --static: a keepalived.conf alone has fixed peers")
+    if bootstrap and not follow_nodes:
+        raise click.UsageError("--bootstrap needs --follow-nodes")
+    if not is_image(image):
+        raise BadInput("--image", image, "want an image, such as registry.example/kavip:1.0")
 
 
 def _print_texts(simulated: "Simulation", group: str) -> None:

@@ -115,8 +115,13 @@ def read_all(paths: Iterable[Path]) -> FileContents:
             problem = f"{' '.join(each.key)} is already in {first}; keep one of them"
             unread.append(BadFile(each.file, problem, document=each.document, line=each.line))
     if not count and not unread:
-        unread.append(BadFile(", ".join(map(_shown, paths)), "no objects: want manifests of Kubernetes"))
+        unread.append(no_objects(paths))
     return FileContents((*places.values(), *nameless), tuple(unread), tuple(templates))
+
+
+def no_objects(paths: Iterable[Path]) -> BadFile:
+    """The error for *paths* in which there is no object of any kind."""
+    return BadFile(", ".join(map(_shown, paths)), "no objects: want manifests of Kubernetes")
 
 
 def _each(paths: Iterable[Path]) -> Iterator[FileObject | ConfigMap | BadFile | None]:

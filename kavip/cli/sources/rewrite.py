@@ -18,7 +18,7 @@ import yaml
 
 from kavip.api.service import Service
 from kavip.api.yamldocuments import Document, node_at, read_yaml
-from kavip.cli.sources.files import files_in, flattened, read_object, text_of
+from kavip.cli.sources.files import files_in, flattened, no_objects, read_object, text_of
 from kavip.cli.views.manifestedit import TextEdit, apply_edits, edits_of
 from kavip.errors import BadFile
 from kavip.reconcile.mergepatch import patched
@@ -97,13 +97,14 @@ def _replace(file: Path, text: str) -> None:
 
 def read_manifests(paths: Iterable[Path]) -> tuple[list[Manifest], list[BadFile]]:
     """
-    The files in *paths* with their Services, and what cannot be read.
+    The files in *paths* with their Services, and what cannot be read: also that there is no object of any kind.
 
     Raises :class:`BadFile` for a Service that is there twice: what one becomes would be wrong for the other.
     """
     found: list[Manifest] = []
     unread: list[BadFile] = []
     files: dict[Path, None] = {}
+    paths = tuple(paths)
     for path in paths:
         try:
             files.update(dict.fromkeys(files_in(path)))
@@ -114,6 +115,8 @@ def read_manifests(paths: Iterable[Path]) -> tuple[list[Manifest], list[BadFile]
             found.append(_read(file))
         except BadFile as error:
             unread.append(error)
+    if not unread and not any(part for each in found for one in each.documents for part in flattened(one.content)):
+        unread.append(no_objects(paths))
     _check_unique(found)
     return found, unread
 
