@@ -9,7 +9,7 @@ from typing import Final
 from kavip import names
 from kavip.admission import disruption, routeridusage
 from kavip.admission.chain import Conditional, Context, Findings, Rule, spec_part
-from kavip.admission.text import counted, listed, quoted
+from kavip.admission.text import counted, listed, nearest, quoted
 from kavip.admission.verdict import AdmissionWarning
 from kavip.api.address import read_address
 from kavip.api.group import KeepalivedGroup
@@ -22,6 +22,10 @@ from kavip.podtemplate.skeleton import check_pod_template
 from kavip.vrrp import configtemplate, groupspec, keys, routerids
 from kavip.vrrp.preference import unmatched
 
+_LABELS: Final = (names.DEFAULT_GROUP_LABEL,)
+_PREFIX: Final = "kavip.io/"
+_LONGEST_KEY: Final = 80
+_MOST_LABELS: Final = 16  # the API server returns 4 KiB of warnings at most
 _DEFAULT_FIELD: Final = f"metadata.labels[{names.DEFAULT_GROUP_LABEL}]"
 _BLACKLIST_FIELD: Final = "spec.blacklistRouterIDs"
 _OPENSHIFT_FIELD: Final = "spec.openshiftClusterName"
@@ -232,6 +236,15 @@ def annotations_are_known(group: KeepalivedGroup, _: GroupContext) -> Findings:
     yield from map(AdmissionWarning, annotations.unknown_on(names.KEEPALIVED_GROUP, group.metadata.annotations))
 
 
+def labels_are_known(group: KeepalivedGroup, _: GroupContext) -> Findings:
+    """Labels of kavip are those that it reads on a group."""
+    unknown = sorted(key for key in group.metadata.labels or () if key.startswith(_PREFIX) and key not in _LABELS)
+    for key in unknown[:_MOST_LABELS]:
+        meant = nearest(key[:_LONGEST_KEY], _LABELS)
+        hint = f"; did you mean {meant}?" if meant else ", so it has no effect; remove it"
+        yield AdmissionWarning(f"kavip does not know this label{hint}", f"metadata.labels[{key[:_LONGEST_KEY]}]")
+
+
 def virtual_ips_are_free(group: KeepalivedGroup, context: GroupContext) -> Findings:
     """No Service, node or other group has a virtual IP of the group; the API server may: it can use such a VIP."""
     ledger, own = context.snapshot.ledger, f"{names.KEEPALIVED_GROUP} {group.key}"
@@ -303,6 +316,7 @@ CHAIN: Final[tuple[Rule[KeepalivedGroup], ...]] = (
     Rule(nodes_are_selected, reads=spec_part),
     Rule(preferred_nodes_exist, reads=spec_part),
     Rule(annotations_are_known, reads=lambda group, _: group.metadata.annotations),
+    Rule(labels_are_known, reads=lambda group, _: group.metadata.labels),
     Rule(switches_can_be_read, reads=lambda group, _: [group.metadata.annotation(key) for key in _SWITCHES]),
     Rule(disruption.running_vips_are_disrupted, reads=spec_part),
 )

@@ -18,7 +18,7 @@ what a field means stands in the CRDs.
 * :mod:`~kavip.api.metallb`, :mod:`~kavip.api.kubevip`: what users of other load balancers write;
   :mod:`~kavip.api.handover`: a Service on its way from there;
 * :mod:`~kavip.api.unknownfields`: fields that a type does not have; :mod:`~kavip.api.typeproblem`: values of a wrong
-  type;
+  type; :mod:`~kavip.api.fieldvalidation`: what strict field validation refuses in a manifest;
 * :mod:`~kavip.api.installation`: what only ``kavip doctor`` reads;
 * :mod:`~kavip.api.yamldocuments`: the documents of a YAML or JSON text, with the place of each part;
 * :mod:`~kavip.api.chartvalues`: the pools and groups of the chart's values;

@@ -36,4 +36,4 @@ def _unknown_in(content: Any, shape: inspect.Type, path: str) -> Iterator[tuple[
                 if key in known:
                     yield from _unknown_in(value, known[key], f"{path}.{key}")
                 else:
-                    yield f"{path}.{key}", next(iter(get_close_matches(str(key), known, n=1)), "")
+                    yield f"{path}.{key}", next(iter(get_close_matches(str(key)[:80], known, n=1)), "")

@@ -35,6 +35,7 @@ _MOST_ROUNDS: Final = 100
 _STATUSES: Final = range(200, 600)
 _MOST_PORT: Final = 2**16 - 1
 _LONGEST_NAME: Final = 63  # the name becomes a label value
+_STRATEGIES: Final = ("RollingUpdate", "OnDelete")
 _SEGMENT: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 
 
@@ -191,6 +192,12 @@ def _pods(spec: GroupSpec) -> Iterator[Refusal]:
         yield from check_key(spec.password_auth.secret_key, "spec.passwordAuth.secretKey")
     yield from check_name(spec.daemonset_pod_priority_class_name, "spec.daemonsetPodPriorityClassName")
     yield from check_annotations(spec.daemonset_pod_annotations, "spec.daemonsetPodAnnotations")
+    for index, secret in enumerate(spec.image_pull_secrets or ()):
+        if set(secret) != {"name"} or not (isinstance(secret["name"], str) and secret["name"]):
+            yield _refuse(f"spec.imagePullSecrets[{index}]", secret, "want the field name, and no other")
+    strategy = (spec.update_strategy or {}).get("type")
+    if strategy is not None and strategy not in _STRATEGIES:
+        yield _refuse("spec.updateStrategy.type", strategy, f"want {' or '.join(_STRATEGIES)}")
 
 
 def _preemption(spec: GroupSpec) -> Iterator[Refusal]:

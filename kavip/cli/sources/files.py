@@ -15,6 +15,7 @@ import msgspec
 
 from kavip import names
 from kavip.api.cluster import Infrastructure, Namespace, Network, Node, ServiceCIDR
+from kavip.api.fieldvalidation import field_problems
 from kavip.api.group import KeepalivedGroup
 from kavip.api.naming import NAME_REMEDY, is_name
 from kavip.api.pool import VIPPool
@@ -22,7 +23,6 @@ from kavip.api.service import Service
 from kavip.api.slice import EndpointSlice
 from kavip.api.text import one_line
 from kavip.api.typeproblem import short, type_problem
-from kavip.api.unknownfields import unknown_fields
 from kavip.api.workload import ConfigMap
 from kavip.api.yamldocuments import Document, read
 from kavip.errors import BadFile, BadInput
@@ -45,7 +45,6 @@ _TYPES: Final[dict[tuple[str, str], tuple[type[Object], str]]] = {
     ("networking.k8s.io", names.SERVICE_CIDR): (ServiceCIDR, "networking.k8s.io/v1"),
 }
 _NAMESPACED: Final = (Service, KeepalivedGroup, EndpointSlice)
-_COMPLETE: Final = (KeepalivedGroup, VIPPool)  # their types have every field of spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,10 +235,8 @@ def read_object(where: str, document: Document, path: str, content: Any) -> Obje
     for field, text in (("name", found.metadata.name), ("namespace", found.metadata.namespace)):
         if text and not is_name(text):
             raise bad(f"{name}: {BadInput(f'metadata.{field}', text, NAME_REMEDY)}", f".metadata.{field}")
-    if isinstance(found, _COMPLETE):
-        for field, meant in unknown_fields(content.get("spec"), type(found.spec), path="spec"):
-            hint = f'; did you mean "{meant}"?' if meant else ""
-            raise bad(f"{subject}: {field}: unknown field{hint}", f".{field}")
+    for field, problem in field_problems(content, kind):
+        raise bad(f"{subject}: {field}: {problem}", f".{field}")
     if isinstance(found, _NAMESPACED) and not found.metadata.namespace:
         found = msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, namespace="default"))
     return found

@@ -232,3 +232,12 @@ def test_configmaps_with_templates_are_read(tmp_path: Path) -> None:
     objects, templates = files.load_with_templates([tmp_path])
     assert [each.metadata.key for each in objects] == ["default/web"]
     assert [(each.metadata.key, each.data) for each in templates] == [("default/lines", {"a": "b"})]
+
+
+def test_a_misspelt_field_of_a_service_has_its_line(tmp_path: Path) -> None:
+    """It would lose the request, and kubectl refuses it too."""
+    file = tmp_path / "a.yaml"
+    file.write_text(f"{SERVICE % 'web'}  annotation: {{kavip.io/pool: edge}}\n")
+    (error,) = read_all([file]).unread
+    problem = 'Service default/web: metadata.annotation: unknown field; did you mean "annotations"?'
+    assert str(error) == f"{file}, document 1, line 5: {problem}"
