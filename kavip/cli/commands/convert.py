@@ -65,6 +65,8 @@ def external_ips(
     """
     if output != "text" and not dry_run:
         raise click.UsageError(f"-o {output} shows a plan: give it with --dry-run")
+    if output != "text" and paths:
+        raise click.UsageError(f"-o {output} shows the plan for a cluster: give it without -f")
     if pool and paths:
         raise click.UsageError("--pool reads the pools of a cluster: give it without -f")
     options = _Options(services, namespace, dry_run, pool, timeout, output)

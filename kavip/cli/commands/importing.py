@@ -124,6 +124,8 @@ def _run(name: str, given: dict[str, Any]) -> None:
     from kavip.convert.metallb import Wishes
     from kavip.convert.provider import KUBE_VIP, METALLB
 
+    if given["hand_over"] and given["output"] != "text":
+        raise click.UsageError(f"-o {given['output']} shows a plan: give it without --hand-over")
     _check(given["into"], given["interface"], given["group"])
     request = _Given(
         name,

@@ -32,6 +32,18 @@ IMAGE = "kavip: --image: 'bad image': want an image, such as registry.example/ka
             "kavip: --follow-nodes needs --static: a keepalived.conf alone has fixed peers\n",
         ),
         (("render", "-f", "{group}", "--bootstrap", "n1"), "kavip: --bootstrap needs --follow-nodes\n"),
+        (
+            ("convert", "external-ips", "-f", "{group}", "--dry-run", "-o", "json"),
+            "kavip: -o json shows the plan for a cluster: give it without -f\n",
+        ),
+        (
+            ("import", "metallb", "--hand-over", "-f", "{group}", "-o", "json"),
+            "kavip: -o json shows a plan: give it without --hand-over\n",
+        ),
+        (
+            ("import", "kube-vip", "--hand-over", "-o", "yaml"),
+            "kavip: -o yaml shows a plan: give it without --hand-over\n",
+        ),
         (("check", "-f", "{nothing}"), "kavip: {nothing}: no objects: want manifests of Kubernetes\n"),
         (
             ("convert", "external-ips", "-f", "{nothing}"),
