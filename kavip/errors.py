@@ -8,6 +8,7 @@ input and for I/O::
     ├── BadInput               malformed input; names field, value and remedy
     │   └── UnsafeValue        a value that must not reach keepalived.conf
     ├── BadFile                a malformed file of objects; names file, document and line
+    ├── BadFiles               several of these
     ├── SettingsError          a bad flag, variable or file of kavip itself; exit status 2
     ├── LeaseLost              the lease could not be renewed in time
     ├── CachesStale            a new leader cannot refresh its caches; another replica shall lead
@@ -26,6 +27,7 @@ input and for I/O::
 """
 
 import json
+from collections.abc import Sequence
 
 
 class KavipError(Exception):
@@ -53,6 +55,15 @@ class BadFile(KavipError):
         parts = (where, f"document {document}" if document else "", f"line {line}" if line else "")
         super().__init__(f"{', '.join(filter(None, parts))}: {problem}")
         self.problem, self.line, self.column = problem, line, column
+
+
+class BadFiles(KavipError):
+    """Several problems with files; each is shown as it would be alone."""
+
+    def __init__(self, errors: Sequence[BadFile]) -> None:
+        """*errors*, in the order of the files."""
+        super().__init__("; ".join(map(str, errors)))
+        self.errors = tuple(errors)
 
 
 class SettingsError(KavipError):

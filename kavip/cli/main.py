@@ -19,7 +19,7 @@ import click
 from kavip import __version__, names
 from kavip.cli import commands
 from kavip.cli.commands import shellcompletion
-from kavip.errors import KavipError, SettingsError
+from kavip.errors import BadFiles, KavipError, SettingsError
 from kavip.settings import Settings, unknown_variables
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -121,7 +121,7 @@ for _command in commands.ALL:
 
 
 def main() -> None:
-    """Run the command line; an error of kavip is one line, with exit status 2."""
+    """Run the command line; each error of kavip is one line, with exit status 2."""
     _open_closed_streams()
     try:
         cli.main(standalone_mode=False, complete_var=shellcompletion.VARIABLE)
@@ -131,7 +131,8 @@ def main() -> None:
         click.echo(f"kavip: {error.format_message()}", err=True)
         sys.exit(error.exit_code)
     except KavipError as error:
-        click.echo(f"kavip: {error}", err=True)
+        for each in error.errors if isinstance(error, BadFiles) else (error,):
+            click.echo(f"kavip: {each}", err=True)
         sys.exit(2)
     except OSError as error:  # such as an invalid address or a port in use
         if error.errno in _NO_ROOM:

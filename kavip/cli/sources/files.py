@@ -25,7 +25,7 @@ from kavip.api.text import one_line
 from kavip.api.typeproblem import short, type_problem
 from kavip.api.workload import ConfigMap
 from kavip.api.yamldocuments import Document, read
-from kavip.errors import BadFile, BadInput
+from kavip.errors import BadFile, BadFiles, BadInput
 from kavip.reconcile.observed.templates import is_template
 from kavip.snapshot import KINDS, Object
 
@@ -76,13 +76,19 @@ class FileContents:
 
 
 def load(paths: Iterable[Path]) -> list[Object]:
-    """The objects in *paths*: files, folders, or ``-``, standard input. Raises :class:`BadFile` for the first error."""
+    """
+    The objects in *paths*: files, folders, or ``-``, standard input.
+
+    Raises :class:`BadFile`, or :class:`BadFiles` if several things cannot be read.
+    """
     return load_with_templates(paths)[0]
 
 
 def load_with_templates(paths: Iterable[Path]) -> tuple[list[Object], tuple[ConfigMap, ...]]:
     """The same, and the ConfigMaps with templates."""
     contents = read_all(paths)
+    if len(contents.unread) > 1:
+        raise BadFiles(contents.unread)
     if contents.unread:
         raise contents.unread[0]
     return [each.object for each in contents.found], contents.templates

@@ -75,6 +75,39 @@ def test_a_wrong_command_line_is_an_error_in_one_line(
     assert not [line for line in output.out.splitlines() if line and not line.startswith("#")]
 
 
+TWO_ERRORS = """
+apiVersion: v1
+kind: Service
+metadata: {name: web, labels: 5}
+---
+foo: bar
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("check",), ("plan",), ("explain", "shop/web"), ("status",), ("render",), ("ui",)],
+    ids=lambda arguments: str(arguments[0]),
+)
+def test_all_that_cannot_be_read_is_listed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    """Each command prints a line for each object, with its place."""
+    (tmp_path / "a.yaml").write_text(TWO_ERRORS)
+    (tmp_path / "b.yaml").write_text("{")
+    monkeypatch.setattr(sys, "argv", ["kavip", *arguments, "-f", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    output = capsys.readouterr()
+    assert (ended.value.code, output.out) == (2, "")
+    found = [line.removeprefix(f"kavip: {tmp_path}/") for line in output.err.splitlines() if line.startswith("kavip: ")]
+    assert found[:2] == [
+        "a.yaml, document 1, line 4: Service default/web: metadata.labels: 5: want an object",
+        "a.yaml, document 2, line 6: not a Kubernetes object: want apiVersion, kind and metadata",
+    ]
+    assert found[2].startswith("b.yaml, document 1, line 1: not YAML: ")
+
+
 DIGEST = f"@sha256:{'0123456789abcdef' * 4}"
 
 
