@@ -44,6 +44,8 @@ _TYPES: Final[dict[tuple[str, str], tuple[type[Object], str]]] = {
     ("discovery.k8s.io", names.ENDPOINT_SLICE): (EndpointSlice, "discovery.k8s.io/v1"),
     ("networking.k8s.io", names.SERVICE_CIDR): (ServiceCIDR, "networking.k8s.io/v1"),
 }
+_MARKS: Final = frozenset(("apiVersion", "kind", "metadata"))
+"""Fields by which a document that may lack one of them is meant to be an object."""
 _NAMESPACED: Final = (Service, KeepalivedGroup, EndpointSlice)
 
 
@@ -188,6 +190,8 @@ def _bounded(stream: IO[bytes]) -> bytes:
 def _objects(where: str, text: str) -> Iterator[FileObject | ConfigMap | BadFile | None]:
     for document in read(where, text):
         for path, content in flattened(document.content):
+            if isinstance(content, dict) and _MARKS.isdisjoint(content):
+                continue  # such as the values of a chart, or a kustomization, which need none of them
             if (template := _template(content)) is not None:
                 yield template
                 continue

@@ -201,6 +201,7 @@ def test_the_settings_of_admission_are_flags(tmp_path: Path) -> None:
         (("-f", "nowhere.yaml"), "", "kavip: nowhere.yaml: cannot be read: No such file or directory\n"),
         (("-f", "-"), "", "kavip: standard input: no objects"),
         (("-f", "-"), "# nothing\n---\n", "kavip: standard input: no objects"),
+        (("-f", "-"), "foo: bar\n", "kavip: standard input: no objects"),
         (("-f", "kavip/api"), "", "kavip: kavip/api: no objects: the folder holds no file that ends in .yaml"),
         (("-f", "charts/kavip/templates/view.yaml"), "", "kavip: charts/kavip/templates/view.yaml, line "),
         (("-f", "-"), "kind: Service\nmetadata:\n  name: {{ .Release.Name }}\n", HELM),

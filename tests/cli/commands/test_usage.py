@@ -80,7 +80,8 @@ apiVersion: v1
 kind: Service
 metadata: {name: web, labels: 5}
 ---
-foo: bar
+knd: Service
+metadata: {name: api}
 """
 
 

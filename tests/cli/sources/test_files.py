@@ -38,7 +38,6 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         ('{"a": ' + "9" * 5000 + "}", "document 1, line 1: a number has too many digits"),
         ('{"a": {"\\u001b[31m": 1, "\\u001b[31m": 2}}', 'document 1, line 1: the key "\\x1b[31m" occurs twice'),
         ("- 1", "document 1, line 1: not a Kubernetes object: want apiVersion, kind and metadata"),
-        ("foo: bar", "document 1, line 1: not a Kubernetes object: want apiVersion, kind and metadata"),
         (SERVICE.replace("kind", "knd") % "a", "document 1, line 1: not a Kubernetes object: want apiVersion, kind"),
         ("apiVersion: v1\nkind: 5\n", "document 1, line 1: not a Kubernetes object: want apiVersion, kind"),
         ("kind: VIPPool\nmetadata: {name: a}\n", "document 1, line 1: not a Kubernetes object: want apiVersion, kind"),
@@ -169,6 +168,8 @@ def test_folders_lists_and_other_kinds(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "first"}}')
     (tmp_path / "c.yml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: none}")
     (tmp_path / "d.yml").write_text(f"apiVersion: v1\nkind: ServiceList\nitems: [{service % 'third'}]")
+    (tmp_path / "values.yaml").write_text("image: {tag: 1}")
+    (tmp_path / "kustomization.yaml").write_text("resources: [a.json]")
     (tmp_path / "notes.txt").write_text("}")
     assert [each.metadata.key for each in load([tmp_path])] == ["default/first", "default/second", "default/third"]
 
