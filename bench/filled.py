@@ -6,6 +6,7 @@ An API server takes tens of minutes to create 20,000 Services. They are created 
 
 import asyncio
 import shutil
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -21,7 +22,7 @@ from kavip import names
 GROUP: Final = f"{NAMESPACE}/edge"
 NOTES: Final = {names.GROUP_ANNOTATION: GROUP}
 REFERENCE: Final = 2_000  # Services of the bare client
-POOL: Final = "10.64.0.0/14"
+POOL: Final = "10.128.0.0/14"  # the bare client writes other addresses (bench.site.status)
 CRDS: Final = Path(__file__).parents[1] / "config" / "crd" / "bases"
 _NAME: Final = "filled"
 _KEPT: Final = 2
@@ -35,7 +36,7 @@ def filled(count: int) -> Path:
     """
     built, crds = programs.ensure(), sorted(CRDS.glob("*.yaml"))
     name, fill = f"{_NAME}/{count}", partial(_fill, count)
-    found = cache.entry(name, fill, built["etcd"], built["kube-apiserver"], *crds, code=[bare, site])
+    found = cache.entry(name, fill, built["etcd"], built["kube-apiserver"], *crds, code=[bare, site, sys.modules[__name__]])
     cache.prune(f"{_NAME}/*", keep=_KEPT)
     return found
 

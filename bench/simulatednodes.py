@@ -5,13 +5,15 @@ Nodes without kubelets for :mod:`.large`: their objects on the API server, and t
 its pods and runs their agents until it is ended. Each node has an address on loopback, where its agent answers with the
 server of real agents. It reports what keepalived would run: all instances of the text, and a share of them as master.
 
-As with kubelet, a node reads the ConfigMap again when its pod has changed, and otherwise once a minute.
+As with kubelet, a node reads the ConfigMap again when its pod has changed, and otherwise once a minute. It prepares
+each change that all nodes make at one instant, and makes it then.
 """
 
 import asyncio
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -24,9 +26,11 @@ from kavip import names
 from kavip.agent.http.server import JSON, AgentServer, PageContent, PageRequest
 from kavip.agent.report.state import encode
 from kavip.api.agent import VIPS_BY_HASH, AgentState, Capability, InstanceReport, KeepalivedReport, by_hash
+from kavip.api.instant import instant_text
+from kavip.api.workload import ConfigMap
 from kavip.memo import Memory
 from kavip.reconcile.observed.agentstates import BACKUP, MASTER
-from kavip.vrrp.packed import in_full
+from kavip.reconcile.rollout.configmap import NodeSettings, Revision, read_published
 from kavip.vrrp.running import running_instances
 
 PATIENCE: Final = 120.0
@@ -71,15 +75,26 @@ async def create_pods(bare: Bare, daemonset: Any, count: int) -> None:
 
 # --- agents -----------------------------------------------------------------------------------------------------------
 class Version:
-    """A text of the group: what the agents report once their nodes have it."""
+    """What a ConfigMap publishes: what the agents report once their nodes have it."""
 
     def __init__(self, group: str, configmap: Any, memory: Memory) -> None:
-        text, agent = configmap["data"][names.CONFIG_KEY], msgspec.json.decode(configmap["data"][names.AGENT_KEY])
-        running = sorted(running_instances(in_full(text), memory).items())
-        self._state = AgentState(
+        published = read_published(msgspec.convert(configmap, ConfigMap), NodeSettings())
+        assert published
+        self._published, self._memory = published, memory
+        current = self._state(group, published.current)
+        if published.next:
+            instant = instant_text(published.switch_at)
+            current = msgspec.structs.replace(current, prepared=published.next.digest, switch_at=instant)
+        self._before = current, by_hash(current)
+        following = self._state(group, published.next) if published.next else current
+        self._after = following, by_hash(following)
+
+    def _state(self, group: str, revision: Revision) -> AgentState:
+        """The state of a backup that runs *revision*."""
+        return AgentState(
             group=group,
-            config_hash=agent["configHash"],
-            wanted_hash=agent["configHash"],
+            config_hash=revision.hash,
+            wanted_hash=revision.hash,
             keepalived=KeepalivedReport(running=True),
             capabilities=(Capability.COMPACT_TEXT, Capability.PACKED_TEXT),
             instances=tuple(
@@ -88,24 +103,27 @@ class Version:
                     router_id=each.identity.router_id,
                     state=BACKUP,
                     virtual_ips=tuple(str(vip.address) for vip in each.virtual_ips),
+                    anchor=str(each.identity.anchor.address),
                 )
-                for name, each in running
+                for name, each in sorted(running_instances(revision.text, self._memory).items())
             ),
         )
-        self._short = by_hash(self._state)
 
     def body(self, masters: Iterable[int], *, short: bool) -> bytes:
         """The answer of a node that is master of the instances with these indexes; *short*: long lists by hash."""
-        state = self._short if short else self._state
+        instant = self._published.switch_at
+        full, brief = self._after if instant and datetime.now(UTC) >= instant else self._before
+        state = brief if short else full
         instances = list(state.instances)
         for index in masters:
-            instances[index] = msgspec.structs.replace(instances[index], state=MASTER)
+            if index < len(instances):
+                instances[index] = msgspec.structs.replace(instances[index], state=MASTER)
         return encode(msgspec.structs.replace(state, instances=tuple(instances)))
 
     @property
     def instances(self) -> int:
         """How many instances the text has."""
-        return len(self._state.instances)
+        return len(self._published.current.running)
 
 
 class Agents:
