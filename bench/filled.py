@@ -36,7 +36,9 @@ def filled(count: int) -> Path:
     """
     built, crds = programs.ensure(), sorted(CRDS.glob("*.yaml"))
     name, fill = f"{_NAME}/{count}", partial(_fill, count)
-    found = cache.entry(name, fill, built["etcd"], built["kube-apiserver"], *crds, code=[bare, site, sys.modules[__name__]])
+    found = cache.entry(
+        name, fill, built["etcd"], built["kube-apiserver"], *crds, code=[bare, site, sys.modules[__name__]]
+    )
     cache.prune(f"{_NAME}/*", keep=_KEPT)
     return found
 

@@ -90,6 +90,21 @@ class Shards:
         """The Services whose own lines are refused."""
         return tuple(chain.from_iterable(summary.troubled for _, summary in self._summaries()))
 
+    def get(self, key: str) -> Member | None:
+        """The member *key*, if there is one."""
+        shard = shard_of(key, self.count)
+        return self.memory.last(_by_key, shard, self.members.get(shard, ())).get(key)
+
+    def owners(self) -> Mapping[Address, Member]:
+        """The member that owns each address: of several that have it the oldest."""
+        parts = [self.memory.last(_owners, shard, some) for shard, some in self.members.items()]
+        found = dict[Address, Member]()
+        for each in parts:
+            found.update(each)
+        if len(found) < sum(map(len, parts)):  # some share an address
+            return _owners(chain.from_iterable(each.values() for each in parts))
+        return found
+
     def map(self, function: Callable[[Member], Member | None], keys: Collection[str]) -> "Shards":
         """The same with the results of *function* in place of the members *keys*; None removes a member."""
         found = dict(self.members)
@@ -115,6 +130,19 @@ class _Summary(NamedTuple):
     own: tuple[Member, ...]
     troubled: tuple[Member, ...]
     preferring: tuple[Member, ...]
+
+
+def _by_key(members: Iterable[Member]) -> Mapping[str, Member]:
+    return {each.key: each for each in members}
+
+
+def _owners(members: Iterable[Member]) -> Mapping[Address, Member]:
+    found = dict[Address, Member]()
+    for each in members:
+        for address in each.addresses:
+            if address not in found or each.age_key < found[address].age_key:
+                found[address] = each
+    return found
 
 
 def _summaries(members: Mapping[str, tuple[Member, ...]], memory: Memory) -> Sequence[tuple[str, _Summary]]:

@@ -23,6 +23,7 @@ from kavip.vrrp.instances import Instance, Model, instance_of
 from kavip.vrrp.members import Member, Peer
 from kavip.vrrp.placement import leads_of
 from kavip.vrrp.running import RunningInstance
+from kavip.vrrp.sharding import Shards, shard_members
 from kavip.vrrp.spread import Lead
 from kavip.vrrp.units import Unit
 from kavip.vrrp.virtualips import VirtualIP, is_anchor
@@ -82,16 +83,17 @@ def _leaving(run: RunningInstance, wanted: Instance | None) -> frozenset[Address
 @dataclass(frozen=True, slots=True)
 class _Rebuilder:
     """
-    Rebuilds instances that run from the objects as they are now; *owners* are the Services by address.
+    Rebuilds instances that run from the objects as they are now.
 
+    Of several *members* with one address the oldest owns it.
     *priorities* are those of the wanted instances; *leads* and *homes* rank the nodes of units that are not wanted any
     more, or on another interface, which other nodes may have.
     """
 
     group: KeepalivedGroup
     peers: Sequence[Peer]
-    members: Mapping[str, Member]
-    owners: Mapping[Address, str]
+    members: Shards
+    owners: Mapping[Address, Member]
     priorities: Mapping[str, tuple[tuple[str, int], ...]]
     leads: Mapping[str, Lead]
     homes: Mapping[str, str]
@@ -108,20 +110,18 @@ class _Rebuilder:
         running: Mapping[str, RunningInstance],
         memory: Memory,
     ) -> "_Rebuilder":
-        """Of several *members* with one address the oldest owns it."""
-        by_age = sorted(members, key=lambda member: member.age_key, reverse=True)
-        owners = {address: member.key for member in by_age for address in member.addresses}
-        known = {member.key: member for member in by_age}
+        """For instances of *wanted* and those that are *running*."""
+        shards = shard_members(group, members)
         priorities = {
             each.name: each.priorities
             for each in wanted.instances
             if each.name not in running or _stay(running[each.name], each)
         }
-        units = [_spread_unit(each, known) for each in running.values()]
+        units = [_spread_unit(each, shards) for each in running.values()]
         unicast = any(each.identity.unicast for each in running.values())
         homes = dict(wanted.homes)
         leads = leads_of(group.key, units, peers, unicast=unicast, homes=homes, memory=memory)
-        return cls(group, peers, known, owners, priorities, leads, homes, memory)
+        return cls(group, peers, shards, shards.owners(), priorities, leads, homes, memory)
 
     def rebuild(self, run: RunningInstance, vips: Sequence[VirtualIP]) -> Instance:
         """The instance *run* with its identity, and with *vips*; all other properties are the wanted ones."""
@@ -180,11 +180,11 @@ class _Rebuilder:
             vips=list(placed.values()),
             lines=member.lines if member is not None else (),
             local=member is not None and member.local,
-            services=sorted({self.owners[address] for address in placed if address in self.owners}),
+            services=sorted({self.owners[address].key for address in placed if address in self.owners}),
         )
 
 
-def _spread_unit(run: RunningInstance, members: Mapping[str, Member]) -> Unit:
+def _spread_unit(run: RunningInstance, members: Shards) -> Unit:
     """The unit of *run* as far as its place depends on it; only an instance of one VIP of a Service is spread."""
     anchor = run.identity.anchor.address
     name = keys.unit_name(run.name, anchor.family)

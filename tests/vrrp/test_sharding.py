@@ -96,6 +96,23 @@ def test_members_are_sharded_once() -> None:
     assert list(shard_members(build.group(), shards).members) == [""]
 
 
+@pytest.mark.parametrize("count", [0, 3])
+def test_of_several_with_one_address_the_oldest_owns_it(count: int) -> None:
+    """Whether they are in one shard or in several. Each member is found by its key."""
+    ages = ["2026-01-03", "2026-01-01", "2026-01-02", "", *["2026-01-04"] * 5]
+    members = [
+        Member(key=key, addresses=(ADDRESSES[0], ADDRESSES[1 + number]), created=created)
+        for number, (key, created) in enumerate(zip(KEYS, ages, strict=True))
+    ]
+    shards = shard_members(build.group(instances=shared(count)) if count else build.group(), members, Memory())
+    for _ in range(2):
+        owners = {address: member.key for address, member in shards.owners().items()}
+        assert owners == {ADDRESSES[0]: KEYS[1], **dict(zip(ADDRESSES[1:], KEYS, strict=False))}
+    alone = changed(shards, replace(members[1], addresses=()))
+    assert alone.owners()[ADDRESSES[0]].key == KEYS[2]
+    assert [shards.get(key) for key in (*KEYS, "shop/none")] == [*members, None]
+
+
 def test_a_member_is_plain_or_special_by_itself() -> None:
     """This depends on its key, its lines and its policy."""
     assert Member(key="shop/web", addresses=()).is_plain
