@@ -102,7 +102,7 @@ class Transport:
     @property
     def _name(self) -> str:
         """The API server in messages, which hold no password."""
-        return f"the API server {URL(self._server).with_user(None)}"
+        return f"the API server {_without_user(self._server)}"
 
     async def send(
         self,
@@ -251,14 +251,22 @@ def _raise_withheld(body: bytes | _Guarded | None) -> Iterator[None]:
         raise
 
 
+def _without_user(server: str) -> str:
+    url = URL(server)
+    return str(url.with_user(None)) if url.absolute else server
+
+
 def _cause(error: aiohttp.ClientError | OSError) -> str:
-    """Why there is no connection, in one line."""
+    """Why there is no connection, in one line, without the password of a proxy."""
+    if isinstance(error, aiohttp.ClientResponseError):  # its own text has the URL of the proxy
+        return f"{error.status} {' '.join(error.message.split())}"
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else None
-    if isinstance(cause, socket.gaierror):
-        return str(cause.strerror)
-    if cause is not None and cause.errno and not isinstance(cause, ssl.SSLError):
-        return os.strerror(cause.errno)  # its own text has Python's notation of the address
-    return " ".join(str(error).split()) or type(error).__name__
+    if cause is None or isinstance(cause, ssl.SSLError) or not (cause.errno or 0):
+        return " ".join(str(error).split()) or type(error).__name__
+    reason = str(cause.strerror) if isinstance(cause, socket.gaierror) else os.strerror(cause.errno)
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return f"proxy {error.host}:{error.port}: {reason}"
+    return reason  # aiohttp's own text has Python's notation of the address
 
 
 def _abort(answer: aiohttp.ClientResponse) -> None:

@@ -81,6 +81,40 @@ async def test_a_refused_connection_is_unavailable(tmp_path: Path) -> None:
     assert str(caught.value) == f"the API server {server} does not answer: Connection refused"
 
 
+async def test_a_server_without_a_scheme_is_one_line(tmp_path: Path) -> None:
+    """The kubeconfig is wrong, and the message names what it says."""
+    config = tmp_path / "kubeconfig"
+    config.write_text((KUBECONFIG % "user: {}").replace("https://", ""))
+    async with Client.from_settings(str(config)) as client:
+        with pytest.raises(errors.Unavailable, match=r"^the API server 127\.0\.0\.1:1 does not answer: "):
+            await client.get(CONFIGMAPS, "a/b")
+
+
+async def test_the_password_of_a_proxy_is_in_no_message(tmp_path: Path) -> None:
+    """Whether the proxy refuses the request or the connection."""
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    config = tmp_path / "kubeconfig"
+    proxy = f'server: "https://api.example:6443", proxy-url: "http://me:secret@127.0.0.1:{port}"'
+    config.write_text((KUBECONFIG % "user: {}").replace('server: "https://127.0.0.1:1"', proxy))
+    messages = []
+    async with Client.from_settings(str(config)) as client:
+        for _ in range(2):
+            with pytest.raises(errors.Unavailable) as caught:
+                await client.get(CONFIGMAPS, "a/b")
+            messages.append(str(caught.value).removeprefix("the API server https://api.example:6443 does not answer: "))
+            server.close()
+            await server.wait_closed()
+    assert messages == ["407 Proxy Authentication Required", f"proxy 127.0.0.1:{port}: Connection refused"]
+
+
 async def test_a_redirect_is_not_followed(api: Api) -> None:
     """The token is sent only to the configured server."""
     fake, client = api
