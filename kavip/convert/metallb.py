@@ -68,6 +68,7 @@ def import_metallb(objects: Iterable[ForeignObject], wishes: Wishes) -> Imported
     for each in (*by_kind[BGP], *(one for kind in OTHERS for one in by_kind[kind])):
         found.remark(each, "", f"{NO_COUNTERPART}: kavip announces addresses by ARP and NDP, not by BGP")
     for each in by_kind[OLD_POOL]:
+        found.leave(each)
         found.remark(each, "", "is of MetalLB before 0.13: first make an IPAddressPool and an L2Advertisement of it")
     return Imported(tuple(found.pools), tuple(found.groups), tuple(sorted(found.remarks)), found.left)
 
@@ -91,6 +92,13 @@ class _Import:
         """Add a remark."""
         self.remarks.append(Remark(subject.subject, path, text))
 
+    def leave(self, pool: ForeignObject) -> None:
+        """Note that *pool* is not imported, with those of its ranges that can be read."""
+        texts = pool.spec.get("addresses")
+        given = [text for text in texts if isinstance(text, str)] if isinstance(texts, list) else []
+        before = self.left.get(pool.metadata.name, ())
+        self.left[pool.metadata.name] = (*before, *filter(None, map(_range_of, given)))
+
     def unique(self, objects: Sequence[ForeignObject]) -> Iterator[ForeignObject]:
         """*objects* without those that have one name: they are of several clusters or of several MetalLBs."""
         counts = Counter((each.kind, each.metadata.name) for each in objects)
@@ -99,6 +107,8 @@ class _Import:
                 yield each
             else:
                 self.remark(each, "", f"{each.kind} {each.metadata.name} is there more than once: none is imported")
+                if each.kind == POOL:
+                    self.leave(each)
 
     # --- groups ---------------------------------------------------------------------------------------------------
     def read_advertisements(self, objects: Sequence[ForeignObject], pools: Sequence[ForeignObject]) -> None:
@@ -150,12 +160,13 @@ class _Import:
         for each in objects:
             spec, name = specs.get(each.metadata.name), each.metadata.name
             if spec is None:
+                self.leave(each)
                 continue
             if name not in self.homes:
                 is_bgp = any(is_advertised(each, one) for one in bgp)
                 text = "announced by BGP only" if is_bgp else "no L2Advertisement selects it"
                 self.remark(each, "", f"{text}: no VIPPool is made of it")
-                self.left[name] = tuple(filter(None, map(_range_of, spec.addresses)))
+                self.leave(each)
                 continue
             if any(is_advertised(each, one) for one in bgp):
                 self.remark(each, "", f"is announced by BGP, too; that {NO_COUNTERPART}")

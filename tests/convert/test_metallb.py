@@ -197,10 +197,24 @@ def test_objects_with_one_name_are_left() -> None:
 
 
 def test_the_ranges_of_pools_that_stay() -> None:
-    """They tell which Services stay."""
+    """They tell which Services stay: those of other pools, of unreadable ones and of ones that are there twice."""
     chosen = obj("L2Advertisement", "l2", ipAddressPools=["first"])
-    found = imported(pool(), pool("wan", "203.0.113.1/24", "x"), chosen)
-    assert {name: list(map(str, ranges)) for name, ranges in found.left.items()} == {"wan": ["203.0.113.0/24"]}
+    twice = ForeignObject(kind="IPAddressPool", metadata=Metadata(name="two", namespace="b"), spec={"addresses": 5})
+    found = imported(
+        pool(),
+        pool("wan", "203.0.113.1/24", "x"),
+        pool("bad", "198.51.100.0/28", autoAssign="yes"),
+        pool("two", "198.51.100.16/28"),
+        twice,
+        obj("AddressPool", "old", protocol="layer2", addresses=["198.51.100.32/28", 7]),
+        chosen,
+    )
+    assert {name: list(map(str, ranges)) for name, ranges in sorted(found.left.items())} == {
+        "bad": ["198.51.100.0/28"],
+        "old": ["198.51.100.32/28"],
+        "two": ["198.51.100.16/28"],
+        "wan": ["203.0.113.0/24"],
+    }
 
 
 def test_an_existing_group_serves_all() -> None:
