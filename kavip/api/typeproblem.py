@@ -59,6 +59,8 @@ def type_problem(error: msgspec.ValidationError, content: Any, document: Documen
         where, what = (f"{field}.{missing[1]}", "required, but missing") if missing else (field, text)
         return TypeProblem(tuple(steps), f"{where.lstrip('.')}: {what}" if where else what)
     wanted, found = set(match[1].split(" | ")) - {"null"}, _TYPES.get(match[2])
+    if found is None:  # what YAML has besides JSON, such as a date
+        return TypeProblem(tuple(steps), f"{field.lstrip('.')}: {text}" if field else text)
     places = (place for place in _places(content, steps) if type(place[1]) is found)
     keys, value = next(places, ((), content))
     parts = (

@@ -159,7 +159,7 @@ def node_at(node: yaml.Node, path: str) -> yaml.Node | None:
 def _nearest(node: yaml.Node, keys: Iterable[str | int]) -> tuple[yaml.Node, bool]:
     """The part of *node* at *keys*, or the nearest part above it; and whether it is the former."""
     for each in map(str, keys):
-        if isinstance(node, yaml.SequenceNode) and each.isdigit():
+        if isinstance(node, yaml.SequenceNode) and each.isdecimal() and int(each) < len(node.value):
             node = node.value[int(each)]
             continue
         found = [value for key, value in node.value if key.value == each] if isinstance(node, yaml.MappingNode) else []

@@ -44,8 +44,7 @@ _TYPES: Final[dict[tuple[str, str], tuple[type[Object], str]]] = {
     ("discovery.k8s.io", names.ENDPOINT_SLICE): (EndpointSlice, "discovery.k8s.io/v1"),
     ("networking.k8s.io", names.SERVICE_CIDR): (ServiceCIDR, "networking.k8s.io/v1"),
 }
-_MARKS: Final = frozenset(("apiVersion", "kind", "metadata"))
-"""Fields by which a document that may lack one of them is meant to be an object."""
+_TYPE: Final = frozenset(("apiVersion", "kind"))
 _NAMESPACED: Final = (Service, KeepalivedGroup, EndpointSlice)
 
 
@@ -190,8 +189,8 @@ def _bounded(stream: IO[bytes]) -> bytes:
 def _objects(where: str, text: str) -> Iterator[FileObject | ConfigMap | BadFile | None]:
     for document in read(where, text):
         for path, content in flattened(document.content):
-            if isinstance(content, dict) and _MARKS.isdisjoint(content):
-                continue  # such as the values of a chart, or a kustomization, which need none of them
+            if isinstance(content, dict) and "metadata" not in content and not _TYPE.issubset(content):
+                continue  # no object is meant: such as the values of a chart, its Chart.yaml, or a kustomization
             if (template := _template(content)) is not None:
                 yield template
                 continue
@@ -204,12 +203,22 @@ def _objects(where: str, text: str) -> Iterator[FileObject | ConfigMap | BadFile
 
 
 def flattened(content: Any, path: str = "$") -> Iterator[tuple[str, Any]]:
-    """*content* with its path, or each item of a list (``v1 List``, ``ServiceList``)."""
-    if isinstance(content, dict) and str(content.get("kind", "")).endswith("List") and "items" in content:
-        for index, each in enumerate(content["items"] or ()):
-            yield from flattened(each, f"{path}.items[{index}]")
-    else:
+    """
+    *content* with its path, or each item of a list (``v1 List``, ``ServiceList``).
+
+    The items of a ``ServiceList`` need no type: the API server writes none.
+    """
+    if not (_is_list(content) and isinstance(content["items"], list | None)):
         yield path, content
+        return
+    kind = content["kind"].removesuffix("List")
+    known = {"apiVersion": content.get("apiVersion"), "kind": kind} if kind else {}
+    for index, each in enumerate(content["items"] or ()):
+        yield from flattened({**known, **each} if isinstance(each, dict) else each, f"{path}.items[{index}]")
+
+
+def _is_list(content: Any) -> bool:
+    return isinstance(content, dict) and str(content.get("kind", "")).endswith("List") and "items" in content
 
 
 def _template(content: Any) -> ConfigMap | None:
@@ -232,6 +241,8 @@ def read_object(where: str, document: Document, path: str, content: Any) -> Obje
     def bad(problem: str, at: str = "") -> BadFile:
         return BadFile(where, one_line(problem), document=document.number, line=document.line(f"{path}{at}"))
 
+    if _is_list(content):
+        raise bad("items: want a list", ".items")
     version, name = _type_of(content)
     kind, wanted = _TYPES.get((version.rpartition("/")[0], name), (None, ""))
     if kind is None and not (version and name):
@@ -260,6 +271,9 @@ def converted(kind: type[T], content: Any, where: str, document: Document, *, pa
         problem = type_problem(error, content, document, path)
         line = document.line(path, problem.keys)
         raise BadFile(where, f"{subject}: {problem.message}", document=document.number, line=line) from None
+    except UnicodeEncodeError:
+        text = f"{subject}: a text holds half of a character (a lone surrogate)"
+        raise BadFile(where, text, document=document.number, line=document.line(path)) from None
 
 
 def _type_of(content: Any) -> tuple[str, str]:

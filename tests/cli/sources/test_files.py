@@ -39,6 +39,21 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         ('{"a": {"\\u001b[31m": 1, "\\u001b[31m": 2}}', 'document 1, line 1: the key "\\x1b[31m" occurs twice'),
         ("- 1", "document 1, line 1: not a Kubernetes object: want apiVersion, kind and metadata"),
         (SERVICE.replace("kind", "knd") % "a", "document 1, line 1: not a Kubernetes object: want apiVersion, kind"),
+        ("kind: List\napiVersion: v1\nitems: 5\n", "document 1, line 3: items: want a list"),
+        (SERVICE % "a" + "spec: {'ports[99]': 1}", "document 1, line 5: Service default/a: spec.ports[99]: unknown"),
+        (SERVICE % "a" + "spec: {ports: [{port: 80}], 'ports[99]': 1}", "document 1, line 5: Service default/a: spec"),
+        (
+            SERVICE % "a" + "spec: {ports: [{port: 80}], 'ports[\u00b2]': 1}",
+            "document 1, line 5: Service default/a: sp",
+        ),
+        (
+            SERVICE % "a" + "  labels: {x: !!timestamp 2026-01-01}",
+            "document 1, line 5: Service default/a: metadata.labels",
+        ),
+        (
+            '{"apiVersion": "v1", "kind": "Service", "spec": {"\\ud800": 1}}',
+            "document 1, line 1: Service: a text holds",
+        ),
         ("apiVersion: v1\nkind: 5\n", "document 1, line 1: not a Kubernetes object: want apiVersion, kind"),
         ("kind: VIPPool\nmetadata: {name: a}\n", "document 1, line 1: not a Kubernetes object: want apiVersion, kind"),
         ("kind: Service\nmetadata: {name: a}\n", 'document 1, line 1: Service: apiVersion "" is not served; want "v1"'),
@@ -138,6 +153,14 @@ def test_a_wrong_type_in_json_is_named_with_its_key(tmp_path: Path) -> None:
     assert str(error) == f'{file}, document 1, line 1: {field}: true: want a string; quote it: "true"'
 
 
+def test_the_items_of_a_list_of_one_kind_need_no_type(tmp_path: Path) -> None:
+    """``kubectl get --raw`` prints them so."""
+    file = tmp_path / "raw.json"
+    items = [{"metadata": {"name": "a", "namespace": "shop"}}, {"metadata": {"name": "b", "namespace": "shop"}}]
+    file.write_text(json.dumps({"kind": "ServiceList", "apiVersion": "v1", "metadata": {}, "items": items}))
+    assert [each.metadata.key for each in load([file])] == ["shop/a", "shop/b"]
+
+
 def test_keys_are_text_as_for_kubectl(tmp_path: Path) -> None:
     """Numbers and booleans too: they are keys of JSON."""
     notes = "  annotations: {1: a, 0x10: b, yes: c, 1.5: d, 2026-01-01: e}\n"
@@ -169,6 +192,7 @@ def test_folders_lists_and_other_kinds(tmp_path: Path) -> None:
     (tmp_path / "c.yml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: none}")
     (tmp_path / "d.yml").write_text(f"apiVersion: v1\nkind: ServiceList\nitems: [{service % 'third'}]")
     (tmp_path / "values.yaml").write_text("image: {tag: 1}")
+    (tmp_path / "Chart.yaml").write_text("apiVersion: v2\nname: web")
     (tmp_path / "kustomization.yaml").write_text("resources: [a.json]")
     (tmp_path / "notes.txt").write_text("}")
     assert [each.metadata.key for each in load([tmp_path])] == ["default/first", "default/second", "default/third"]
