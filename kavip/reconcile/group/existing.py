@@ -19,7 +19,7 @@ from kavip.reconcile.observed.agentstates import AgentStates
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.observed.ownership import OLD_OPERATOR, OwnerConflict, owner_conflict
 from kavip.reconcile.observed.records import RECHECK
-from kavip.reconcile.rollout.configmap import PublishedRevisions, Revision, is_intact, read_published, settings_of
+from kavip.reconcile.rollout.configmap import PublishedRevisions, Revision, read_published, settings_of, undamaged
 from kavip.reconcile.rollout.peers import PATIENCE
 from kavip.reconcile.takeover.progress import Takeover, takeover_of
 from kavip.reconcile.takeover.replacement import with_leaders
@@ -35,7 +35,7 @@ class Existing:
     What exists of one group.
 
     *configmap*: the ConfigMap of its name, whichever program made it. *published*: its revisions, where kavip made it
-    and agents do not refuse its text. *is_lost*: there were some, so only the agents know what the nodes run.
+    and their text is known. *is_lost*: there were some, so only the agents know what the nodes run.
     *conflict*: why kavip may write neither ConfigMap nor DaemonSet; None: it may write both.
     """
 
@@ -60,15 +60,13 @@ def existing_of(snapshot: Snapshot, group: KeepalivedGroup, observed: Observed, 
     takeover = with_leaders(takeover_of(snapshot, group, configmap=controlled, pods=pods, states=states))
     conflict = find_conflict(group, observed, NEEDED, takeover=takeover, now=now)
     found = read_published(configmap if conflict is None else None, settings_of(group))
-    published = found.at(now) if found else None
-    if published and not is_intact(published.current, snapshot.memory(group.key)):
-        published = None  # agents refuse it, and keep what they run
+    published = undamaged(found.at(now), snapshot.memory(group.key)) if found else None
     return Existing(
         configmap=configmap,
         pods=pods,
         takeover=takeover,
         published=published,
-        is_lost=published is None and conflict is None and bool(group.status.config_hash),
+        is_lost=published is None and conflict is None and (found is not None or bool(group.status.config_hash)),
         conflict=conflict,
     )
 

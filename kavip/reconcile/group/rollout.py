@@ -59,7 +59,7 @@ def plan_rollout(
     switchover = _plan_switchover(group, observed, existing=existing, desired=desired, now=now)
     published, current = (switchover.published, desired.configuration.current) if switchover else (None, None)
     if published:
-        note_made(published, desired.members.memory)
+        note_made(published, existing.published, desired.members.memory)
     called_off = _called_off(group, observed, existing, switchover, now=now)
     objects = plan_objects(
         group,

@@ -43,6 +43,7 @@ def reported_instances(
     VRID that is *taken* by another group is not believed. If nodes disagree, the master of a VIP is right.
     """
     found: dict[str, RunningInstance] = {}
+    anchors = {(each.name, each.anchor) for state in states.values() for each in state.instances}
     vips: dict[tuple[str, int], list[VirtualIP]] = {}
     for address, name in _places(states).items():
         vip = virtualips.host(address, interface_of(address) or group.spec.interface)
@@ -54,7 +55,7 @@ def reported_instances(
             is_known = shard_of_instance(each.name) or is_of_service
             is_possible = each.router_id in _ROUTER_IDS and each.router_id not in taken and each.family in BITS
             if each.name not in found and is_known and is_possible:
-                found[each.name] = _running(group.spec, each, own)
+                found[each.name] = _running(group.spec, each, own, anchors)
     return MappingProxyType(found)
 
 
@@ -68,12 +69,15 @@ def _places(states: Mapping[str, NodeState]) -> Mapping[Address, str]:
     return found
 
 
-def _running(spec: GroupSpec, reported: InstanceState, vips: list[VirtualIP]) -> RunningInstance:
+def _running(
+    spec: GroupSpec, reported: InstanceState, vips: list[VirtualIP], anchors: Collection[tuple[str, str]]
+) -> RunningInstance:
+    """The instance *reported* with *vips*; *anchors*: those that nodes report, with the name of the instance."""
     name, timing = reported.name, timing_of(spec, reported.family)
     anchor = (
         virtualips.anchor(reported.family, reported.router_id, interface_of_instance(name) or spec.interface)
         if shard_of_instance(name)
-        else next((each for each in vips if str(each.address) == reported.anchor), vips[0])
+        else next((each for each in vips if (name, str(each.address)) in anchors), vips[0])
     )
     identity = Identity(
         reported.router_id,

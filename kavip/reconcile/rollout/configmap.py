@@ -19,7 +19,7 @@ from kavip.api.agentconfig import AgentConfig, RevisionConfig, decode_config
 from kavip.api.group import KeepalivedGroup
 from kavip.api.instant import instant_text, read_instant
 from kavip.api.workload import ConfigMap
-from kavip.memo import Memory, Recent
+from kavip.memo import Memory
 from kavip.reconcile.rollout.poollinks import NO_LINKS, PoolLinks
 from kavip.vrrp import packed
 from kavip.vrrp.compact import Unreadable, in_full
@@ -166,20 +166,32 @@ def read_published(configmap: ConfigMap | None, wanted: NodeSettings) -> Publish
     return PublishedRevisions(current, following, read_instant(config.switch_at), config.tries, config.blame)
 
 
-def note_made(published: PublishedRevisions, memory: Memory) -> None:
-    """Note in *memory* that the hashes in *published* are right, because this controller has made them."""
-    known = memory.state(_Hashes).known
-    for each in filter(None, (published.current, published.next)):
-        known.keep(each.content, each.hash)
+def note_made(published: PublishedRevisions, before: PublishedRevisions | None, memory: Memory) -> None:
+    """Note in *memory* the texts of *published* that this controller has made, which *before* does not have."""
+    texts = memory.state(_Texts)
+    for each in (published.current, published.next):
+        if each is not None and (before is None or (each is not before.current and each is not before.next)):
+            texts.keep(each)
 
 
-def is_intact(revision: Revision, memory: Memory) -> bool:
-    """Whether *revision* has the hash of its text. Agents refuse any other one: somebody has edited it."""
-    known = memory.state(_Hashes).known
-    found = known.get(revision.content)
-    if found is None:
-        found = known.keep(revision.content, _hash_of(revision.text))
-    return found == revision.hash
+def undamaged(published: PublishedRevisions, memory: Memory) -> PublishedRevisions | None:
+    """
+    *published* without what somebody has edited: agents refuse a text that does not have its hash, and keep theirs.
+
+    None: the text that nodes run is not known, and the edited one has no instances. Otherwise that is the nearest one.
+    """
+    texts, following = memory.state(_Texts), published.next
+    found = PublishedRevisions(
+        texts.restore(published.current),
+        texts.restore(following) if following else None,
+        published.switch_at,
+        published.aborts,
+        published.abort_cause,
+    )
+    is_right = texts.has(found.current) or _hash_of(found.current.text) == found.current.hash
+    if is_right:
+        texts.keep(found.current)
+    return found if is_right or running_instances(found.current.content, memory) else None
 
 
 def _hash_of(text: str) -> str:
@@ -187,10 +199,27 @@ def _hash_of(text: str) -> str:
 
 
 @dataclass(slots=True)
-class _Hashes:
-    """The hashes of the last texts of a group: that of a large one takes milliseconds."""
+class _Texts:
+    """The last texts of a group by their hashes, which take milliseconds for a large one."""
 
-    known: Recent[str] = field(default_factory=lambda: Recent(_TEXTS))
+    by_hash: dict[str, str] = field(default_factory=dict)
+
+    def has(self, revision: Revision) -> bool:
+        """Whether *revision* has the known text of its hash."""
+        return self.by_hash.get(revision.hash) == revision.content
+
+    def restore(self, revision: Revision) -> Revision:
+        """*revision* with the known text of its hash, if there is one."""
+        if revision.hash not in self.by_hash or self.has(revision):
+            return revision
+        return replace(revision, content=self.by_hash[revision.hash])
+
+    def keep(self, revision: Revision) -> None:
+        """Know the text of *revision*, whose hash is right."""
+        self.by_hash.pop(revision.hash, None)
+        self.by_hash[revision.hash] = revision.content
+        while len(self.by_hash) > _TEXTS:
+            del self.by_hash[next(iter(self.by_hash))]
 
 
 def secret_folder(secret: str) -> str:

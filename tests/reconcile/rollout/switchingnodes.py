@@ -43,6 +43,7 @@ class Node:
     is_old: bool = False
     bars: str = ""
     reports_vips: bool = False
+    reports_anchors: bool = True
 
     def step(self, now: datetime) -> None:
         """Run the revision for this moment."""
@@ -70,7 +71,7 @@ class Node:
                     each.identity.anchor.address.family,
                     BACKUP,
                     len(each.virtual_ips),
-                    anchor=str(each.identity.anchor.address),
+                    anchor=str(each.identity.anchor.address) if self.reports_anchors else "",
                 )
                 for each in running
             ),

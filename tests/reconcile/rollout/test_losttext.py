@@ -1,5 +1,6 @@
 """The text of a group is lost while VIPs wait for a switch: what the nodes report stays where it runs."""
 
+import base64
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
@@ -12,15 +13,17 @@ from kavip.api.group import Instances
 from kavip.reconcile.observed.agentstates import AgentStates
 from kavip.reconcile.rollout import configmap
 from kavip.reconcile.rollout.peers import PATIENCE
-from kavip.vrrp.packed import MARKER
+from kavip.reconcile.rollout.switchover import FROZEN
+from kavip.vrrp.packed import MARKER, compressed
 from kavip.vrrp.running import running_instances
 from kavip.vrrp.sharding import shard_of
 from tests.reconcile.group.settledgroup import WEB, serving, with_pods
-from tests.reconcile.rollout.switchingnodes import SHARED, UNICAST, VIP, Site, is_done
+from tests.reconcile.rollout.switchingnodes import MULTICAST, SECOND, SECRET, SHARED, UNICAST, VIP, Site, is_done
 from tests.reconcile.simulatedcluster import GROUP, NOW, SimulatedCluster, cluster, pod
 from tests.support import build
 
 NUMBERS = range(12)
+LOWER = "192.0.2.100"
 MORE: dict[str, Any] = {**UNICAST, "instances": Instances(mode="Shared", count=4)}
 
 
@@ -65,6 +68,11 @@ def with_garbage(data: Data) -> Data:
     return {**data, names.CONFIG_KEY: f"{MARKER}xxxx"}
 
 
+def with_a_comment(data: Data) -> Data:
+    """Somebody has added a line that changes nothing."""
+    return {**data, names.CONFIG_KEY: f"{data[names.CONFIG_KEY]}# mine\n"}
+
+
 def without_a_vip(data: Data) -> Data:
     """Somebody has edited the text."""
     lines = data[names.CONFIG_KEY].splitlines(keepends=True)
@@ -87,7 +95,8 @@ def lose(site: Site, how: Callable[[Data], Data] | None) -> None:
     assert configmaps[GROUP] != there
 
 
-DAMAGE: Final = (without_a_text, with_a_blank_text, with_garbage, without_a_vip, without_a_hash)
+EDITS: Final = (without_a_text, with_a_blank_text, with_garbage, with_a_comment)
+DAMAGE: Final = (*EDITS, without_a_vip, without_a_hash)
 
 
 @pytest.mark.parametrize(
@@ -128,13 +137,68 @@ def test_vips_stay_where_they_run_until_the_switch(
         assert found[vip(number)][0] == (shard_of(key, count) or key)
 
 
-@pytest.mark.parametrize("how", [None, *DAMAGE])
+@pytest.mark.parametrize("how", EDITS)
+@pytest.mark.parametrize(("before", "after"), [(MULTICAST, UNICAST), (MULTICAST, SECOND), (SECOND, SECRET)])
+def test_an_edit_is_undone_and_the_switch_waits_on(
+    before: dict[str, Any], after: dict[str, Any], how: Callable[[Data], Data]
+) -> None:
+    """The leader knows the text: identity and settings, which agents do not report, are those that run."""
+    site = Site.of(**before)
+    site.nodes[1].refuses = "not yet"
+    site.edit(**after)
+    site.until(lambda: site.published.next)
+    published = site.published
+    lose(site, how)
+    site.simulation.agents = replace(site.simulation.agents.with_nodes(GROUP, ()))  # whether they answer or not
+    for _ in range(2):
+        site.simulation.group()
+    assert site.published == published
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_an_edit_of_the_next_text_is_undone(is_new: bool) -> None:
+    """Also shortly before the instant, when nothing else changes. A new leader does not take it for its own."""
+    site = Site.of(**MULTICAST)
+    site.edit(**UNICAST)
+    site.until(lambda: site.published.switch_at and site.seconds_left < FROZEN)
+    published, configmaps = site.published, site.simulation.objects.configmaps
+    memory = site.simulation.snapshot.memory(GROUP)
+    if is_new:
+        memory.state(configmap._Texts).by_hash.clear()
+    edited = {names.NEXT_KEY: base64.b64encode(compressed("# mine\n")).decode()}
+    configmaps[GROUP] = msgspec.structs.replace(configmaps[GROUP], binary_data=edited)
+    assert site.published != published
+    site.simulation.group()
+    assert (site.published == published) is not is_new
+    assert "# mine\n" not in memory.state(configmap._Texts).by_hash.values()
+
+
+@pytest.mark.parametrize("how", EDITS)
+def test_an_edit_is_undone_where_the_status_has_no_hash(how: Callable[[Data], Data]) -> None:
+    """The CRD of keepalived-operator drops it."""
+    site = site_of(**SHARED)
+    ran = places(site.published.current.text)
+    site.nodes[1].refuses = "not yet"
+    site.edit(**MORE)
+    site.until(lambda: site.published.next)
+    simulation = site.simulation
+    group = simulation.snapshot.groups[GROUP]
+    status = msgspec.structs.replace(group.status, config_hash="", observed_generation=0)
+    simulation.snapshot.put(msgspec.structs.replace(group, status=status))
+    simulation.snapshot.memory(GROUP).__init__()  # type: ignore[misc]  # a new leader
+    lose(site, how)
+    simulation.group()
+    assert places(site.published.current.text) == ran
+
+
+@pytest.mark.parametrize("how", [None, without_a_hash])
 def test_a_service_keeps_its_anchor(how: Callable[[Data], Data] | None) -> None:
     """It has got a lower VIP since. Nodes that advertise different lists do not accept each other's adverts."""
     site = Site.of(**UNICAST)
     for node in site.nodes:
         node.reports_vips = True
-    site.simulation.snapshot.put(serving(WEB, VIP, vip(0)))
+    site.nodes[0].reports_anchors = False  # its agent is of an older kavip
+    site.simulation.snapshot.put(serving(WEB, VIP, LOWER))
     site.pass_time(3.0)
     site.until(lambda: is_done(site))
     lose(site, how)
@@ -200,7 +264,7 @@ def test_a_new_group_waits_for_no_answers() -> None:
 
 
 def test_a_text_of_this_controller_is_not_hashed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That of a large group has megabytes. One that somebody has edited is hashed once."""
+    """That of a large group has megabytes."""
     hashed = list[str]()
 
     def hash_of(text: str) -> str:
@@ -213,8 +277,7 @@ def test_a_text_of_this_controller_is_not_hashed_again(monkeypatch: pytest.Monke
     site.pass_time(3.0)
     site.until(lambda: is_done(site))
     assert not hashed
-    there = site.simulation.objects.configmaps[GROUP]
-    edited = {**(there.data or {}), names.CONFIG_KEY: "# mine\n"}
-    site.simulation.objects.configmaps[GROUP] = msgspec.structs.replace(there, data=edited)
+    published = site.published
+    lose(site, with_a_comment)
     site.simulation.group()
-    assert hashed == ["# mine\n"]
+    assert (hashed, site.published) == ([], published)
