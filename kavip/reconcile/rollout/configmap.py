@@ -180,18 +180,12 @@ def undamaged(published: PublishedRevisions, memory: Memory) -> PublishedRevisio
 
     None: the text that nodes run is not known, and the edited one has no instances. Otherwise that is the nearest one.
     """
-    texts, following = memory.state(_Texts), published.next
-    found = PublishedRevisions(
-        texts.restore(published.current),
-        texts.restore(following) if following else None,
-        published.switch_at,
-        published.aborts,
-        published.abort_cause,
-    )
-    is_right = texts.has(found.current) or _hash_of(found.current.text) == found.current.hash
-    if is_right:
-        texts.keep(found.current)
-    return found if is_right or running_instances(found.current.content, memory) else None
+    texts = memory.state(_Texts)
+    current = texts.corrected(published.current)
+    if current is None and not running_instances(published.current.content, memory):
+        return None
+    following = published.next and (texts.corrected(published.next) or published.next)
+    return replace(published, current=current or published.current, next=following)
 
 
 def _hash_of(text: str) -> str:
@@ -200,24 +194,22 @@ def _hash_of(text: str) -> str:
 
 @dataclass(slots=True)
 class _Texts:
-    """The last texts of a group by their hashes, which take milliseconds for a large one."""
+    """The last revisions of a group by their hashes, which take milliseconds for a large text."""
 
-    by_hash: dict[str, str] = field(default_factory=dict)
+    by_hash: dict[str, Revision] = field(default_factory=dict)
 
-    def has(self, revision: Revision) -> bool:
-        """Whether *revision* has the known text of its hash."""
-        return self.by_hash.get(revision.hash) == revision.content
-
-    def restore(self, revision: Revision) -> Revision:
-        """*revision* with the known text of its hash, if there is one."""
-        if revision.hash not in self.by_hash or self.has(revision):
-            return revision
-        return replace(revision, content=self.by_hash[revision.hash])
+    def corrected(self, revision: Revision) -> Revision | None:
+        """*revision* with the text of its hash, in the notation that it has; None if that text is not known."""
+        known = self.by_hash.get(revision.hash)
+        if (known is None or known.content != revision.content) and _hash_of(revision.text) != revision.hash:
+            return replace(revision, content=known.content, is_packed=known.is_packed) if known else None
+        self.keep(revision)
+        return revision
 
     def keep(self, revision: Revision) -> None:
         """Know the text of *revision*, whose hash is right."""
         self.by_hash.pop(revision.hash, None)
-        self.by_hash[revision.hash] = revision.content
+        self.by_hash[revision.hash] = revision
         while len(self.by_hash) > _TEXTS:
             del self.by_hash[next(iter(self.by_hash))]
 

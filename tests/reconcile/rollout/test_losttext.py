@@ -170,7 +170,7 @@ def test_an_edit_of_the_next_text_is_undone(is_new: bool) -> None:
     assert site.published != published
     site.simulation.group()
     assert (site.published == published) is not is_new
-    assert "# mine\n" not in memory.state(configmap._Texts).by_hash.values()
+    assert "# mine\n" not in [each.content for each in memory.state(configmap._Texts).by_hash.values()]
 
 
 @pytest.mark.parametrize("how", EDITS)
@@ -264,7 +264,7 @@ def test_a_new_group_waits_for_no_answers() -> None:
 
 
 def test_a_text_of_this_controller_is_not_hashed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That of a large group has megabytes."""
+    """That of a large group has megabytes. One that somebody has edited is."""
     hashed = list[str]()
 
     def hash_of(text: str) -> str:
@@ -280,4 +280,4 @@ def test_a_text_of_this_controller_is_not_hashed_again(monkeypatch: pytest.Monke
     published = site.published
     lose(site, with_a_comment)
     site.simulation.group()
-    assert (hashed, site.published) == ([], published)
+    assert (len(hashed), site.published) == (1, published)
