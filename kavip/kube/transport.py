@@ -26,7 +26,7 @@ from aiohttp.abc import AbstractStreamWriter
 from yarl import URL
 
 from kavip import __version__
-from kavip.errors import LeaseLost, Unavailable
+from kavip.errors import LeaseLost, SettingsError, Unavailable
 from kavip.kube.auth import Credentials
 from kavip.kube.codec import error_of
 
@@ -60,9 +60,9 @@ class Transport:
         self._refresher: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        """Load the credentials and open the session."""
+        """Load the credentials and open the session. Raises :class:`SettingsError` for a server that is no URL."""
         await self._credentials.load()
-        self._server = self._credentials.server
+        self._server = _url_of(self._credentials.server)
         if self._credentials.proxy:
             self._fixed["proxy"] = self._credentials.proxy
         if self._credentials.server_hostname:
@@ -251,15 +251,28 @@ def _raise_withheld(body: bytes | _Guarded | None) -> Iterator[None]:
         raise
 
 
+def _url_of(server: str) -> str:
+    try:
+        url = URL(server)
+        is_valid = url.scheme in ("http", "https") and bool(url.host)
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        raise SettingsError(f"kubeconfig: server {_without_user(server)!r}: want a URL such as https://192.0.2.1:6443")
+    return server
+
+
 def _without_user(server: str) -> str:
-    url = URL(server)
-    return str(url.with_user(None)) if url.absolute else server
+    scheme, slashes, rest = server.rpartition("://")
+    return f"{scheme}{slashes}{rest.rpartition('@')[2]}"
 
 
 def _cause(error: aiohttp.ClientError | OSError) -> str:
     """Why there is no connection, in one line, without the password of a proxy."""
+    if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
+        return "the URL of the proxy is not valid"
     if isinstance(error, aiohttp.ClientResponseError):  # its own text has the URL of the proxy
-        return f"{error.status} {' '.join(error.message.split())}"
+        return " ".join((str(error.status), *error.message.split()))
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else None
     if cause is None or isinstance(cause, ssl.SSLError) or not (cause.errno or 0):
         return " ".join(str(error).split()) or type(error).__name__

@@ -81,13 +81,18 @@ async def test_a_refused_connection_is_unavailable(tmp_path: Path) -> None:
     assert str(caught.value) == f"the API server {server} does not answer: Connection refused"
 
 
-async def test_a_server_without_a_scheme_is_one_line(tmp_path: Path) -> None:
-    """The kubeconfig is wrong, and the message names what it says."""
+@pytest.mark.parametrize(
+    "server", ["me:secret@127.0.0.1:1", "https://me:secret@127.0.0.1:1x", "//me:secret@h", "ftp://h"]
+)
+async def test_a_server_that_is_no_url_is_one_line(tmp_path: Path, server: str) -> None:
+    """The kubeconfig is wrong, and the message names what it says, without a password."""
     config = tmp_path / "kubeconfig"
-    config.write_text((KUBECONFIG % "user: {}").replace("https://", ""))
-    async with Client.from_settings(str(config)) as client:
-        with pytest.raises(errors.Unavailable, match=r"^the API server 127\.0\.0\.1:1 does not answer: "):
-            await client.get(CONFIGMAPS, "a/b")
+    config.write_text((KUBECONFIG % "user: {}").replace("https://127.0.0.1:1", server))
+    with pytest.raises(
+        errors.SettingsError, match=r"^kubeconfig: server '[^']+': want a URL such as https://"
+    ) as caught:
+        await Client.from_settings(str(config)).__aenter__()
+    assert "secret" not in str(caught.value)
 
 
 async def test_the_password_of_a_proxy_is_in_no_message(tmp_path: Path) -> None:
