@@ -68,7 +68,8 @@ def import_metallb(objects: Iterable[ForeignObject], wishes: Wishes) -> Imported
     for each in (*by_kind[BGP], *(one for kind in OTHERS for one in by_kind[kind])):
         found.remark(each, "", f"{NO_COUNTERPART}: kavip announces addresses by ARP and NDP, not by BGP")
     for each in by_kind[OLD_POOL]:
-        found.leave(each)
+        if each.metadata.name not in {pool.name for pool in found.pools}:
+            found.leave(each)
         found.remark(each, "", "is of MetalLB before 0.13: first make an IPAddressPool and an L2Advertisement of it")
     return Imported(tuple(found.pools), tuple(found.groups), tuple(sorted(found.remarks)), found.left)
 
@@ -107,7 +108,7 @@ class _Import:
                 yield each
             else:
                 self.remark(each, "", f"{each.kind} {each.metadata.name} is there more than once: none is imported")
-                if each.kind == POOL:
+                if each.kind in (POOL, OLD_POOL):
                     self.leave(each)
 
     # --- groups ---------------------------------------------------------------------------------------------------

@@ -207,10 +207,14 @@ def test_the_ranges_of_pools_that_stay() -> None:
         pool("two", "198.51.100.16/28"),
         twice,
         obj("AddressPool", "old", protocol="layer2", addresses=["198.51.100.32/28", 7]),
+        obj("AddressPool", "first", protocol="layer2", addresses=["192.0.2.128/28"]),
+        obj("AddressPool", "both", addresses=["198.51.100.64/28"]),
+        ForeignObject(kind="AddressPool", metadata=Metadata(name="both", namespace="b"), spec={}),
         chosen,
     )
     assert {name: list(map(str, ranges)) for name, ranges in sorted(found.left.items())} == {
         "bad": ["198.51.100.0/28"],
+        "both": ["198.51.100.64/28"],
         "old": ["198.51.100.32/28"],
         "two": ["198.51.100.16/28"],
         "wan": ["203.0.113.0/24"],
