@@ -189,7 +189,9 @@ def _bounded(stream: IO[bytes]) -> bytes:
 def _objects(where: str, text: str) -> Iterator[FileObject | ConfigMap | BadFile | None]:
     for document in read(where, text):
         for path, content in flattened(document.content):
-            if isinstance(content, dict) and "metadata" not in content and not _TYPE.issubset(content):
+            if isinstance(content, dict) and not (
+                _TYPE.issubset(content) or "metadata" in content or _is_list(content)
+            ):
                 continue  # no object is meant: such as the values of a chart, its Chart.yaml, or a kustomization
             if (template := _template(content)) is not None:
                 yield template
@@ -227,7 +229,7 @@ def _template(content: Any) -> ConfigMap | None:
         return None
     try:
         found = msgspec.convert(content, ConfigMap)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeEncodeError):
         return None
     if not is_template(found):
         return None

@@ -54,6 +54,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
             '{"apiVersion": "v1", "kind": "Service", "spec": {"\\ud800": 1}}',
             "document 1, line 1: Service: a text holds",
         ),
+        ("kind: List\nitems: 5\n", "document 1, line 2: items: want a list"),
         ("apiVersion: v1\nkind: 5\n", "document 1, line 1: not a Kubernetes object: want apiVersion, kind"),
         ("kind: VIPPool\nmetadata: {name: a}\n", "document 1, line 1: not a Kubernetes object: want apiVersion, kind"),
         ("kind: Service\nmetadata: {name: a}\n", 'document 1, line 1: Service: apiVersion "" is not served; want "v1"'),
@@ -151,6 +152,13 @@ def test_a_wrong_type_in_json_is_named_with_its_key(tmp_path: Path) -> None:
     (error,) = read_all([file]).unread
     field = "KeepalivedGroup default/edge: spec.nodeSelector[node.example/edge]"
     assert str(error) == f'{file}, document 1, line 1: {field}: true: want a string; quote it: "true"'
+
+
+def test_half_a_character_in_an_object_of_no_use_is_skipped(tmp_path: Path) -> None:
+    """JSON can write it."""
+    file = tmp_path / "a.json"
+    file.write_text('{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "\\ud800": 1}')
+    assert load([file]) == []
 
 
 def test_the_items_of_a_list_of_one_kind_need_no_type(tmp_path: Path) -> None:
