@@ -19,7 +19,7 @@ from kavip.reconcile.observed.agentstates import AgentStates
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.observed.ownership import OLD_OPERATOR, OwnerConflict, owner_conflict
 from kavip.reconcile.observed.records import RECHECK
-from kavip.reconcile.rollout.configmap import PublishedRevisions, Revision, read_published, settings_of, undamaged
+from kavip.reconcile.rollout.configmap import PublishedRevisions, Revision, read_as_written, settings_of, undamaged
 from kavip.reconcile.rollout.peers import PATIENCE
 from kavip.reconcile.takeover.progress import Takeover, takeover_of
 from kavip.reconcile.takeover.replacement import with_leaders
@@ -59,7 +59,7 @@ def existing_of(snapshot: Snapshot, group: KeepalivedGroup, observed: Observed, 
     controlled = configmap if _is_controlled(configmap, group) else None
     takeover = with_leaders(takeover_of(snapshot, group, configmap=controlled, pods=pods, states=states))
     conflict = find_conflict(group, observed, NEEDED, takeover=takeover, now=now)
-    found = read_published(configmap if conflict is None else None, settings_of(group))
+    found = read_as_written(configmap if conflict is None else None, settings_of(group))
     published = undamaged(found.at(now), snapshot.memory(group.key)) if found else None
     return Existing(
         configmap=configmap,

@@ -6,14 +6,15 @@ objects and the status alone, but if a VIP waits for a switch, that text has it 
 one after the other would hold the VIP twice.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Final
 
 from kavip.api.address import BITS, Address
 from kavip.api.group import GroupSpec, KeepalivedGroup
 from kavip.names import MAX_ROUTER_ID
-from kavip.reconcile.observed.agentstates import InstanceState, NodeState
+from kavip.reconcile.observed.agentstates import MASTER, InstanceState, NodeState
 from kavip.vrrp import virtualips
 from kavip.vrrp.groupspec import has_password
 from kavip.vrrp.identity import Identity
@@ -43,7 +44,7 @@ def reported_instances(
     VRID that is *taken* by another group is not believed. If nodes disagree, the master of a VIP is right.
     """
     found: dict[str, RunningInstance] = {}
-    anchors = {(each.name, each.anchor) for state in states.values() for each in state.instances}
+    anchors = _anchors(states)
     vips: dict[tuple[str, int], list[VirtualIP]] = {}
     for address, name in _places(states).items():
         vip = virtualips.host(address, interface_of(address) or group.spec.interface)
@@ -55,7 +56,7 @@ def reported_instances(
             is_known = shard_of_instance(each.name) or is_of_service
             is_possible = each.router_id in _ROUTER_IDS and each.router_id not in taken and each.family in BITS
             if each.name not in found and is_known and is_possible:
-                found[each.name] = _running(group.spec, each, own, anchors)
+                found[each.name] = _running(group.spec, each, own, anchors[each.name])
     return MappingProxyType(found)
 
 
@@ -69,15 +70,25 @@ def _places(states: Mapping[str, NodeState]) -> Mapping[Address, str]:
     return found
 
 
+def _anchors(states: Mapping[str, NodeState]) -> Mapping[str, Sequence[str]]:
+    """The anchors that nodes report of each instance, that of its master first."""
+    found: dict[str, list[tuple[bool, str]]] = {}
+    for _, state in sorted(states.items()):
+        for each in state.instances:
+            found.setdefault(each.name, []).append((each.state != MASTER, each.anchor))
+    return {name: [anchor for _, anchor in sorted(some, key=itemgetter(0))] for name, some in found.items()}
+
+
 def _running(
-    spec: GroupSpec, reported: InstanceState, vips: list[VirtualIP], anchors: Collection[tuple[str, str]]
+    spec: GroupSpec, reported: InstanceState, vips: list[VirtualIP], anchors: Sequence[str]
 ) -> RunningInstance:
-    """The instance *reported* with *vips*; *anchors*: those that nodes report, with the name of the instance."""
+    """The instance *reported* with *vips*; *anchors*: those that nodes report."""
     name, timing = reported.name, timing_of(spec, reported.family)
+    by_text = {str(each.address): each for each in vips}
     anchor = (
         virtualips.anchor(reported.family, reported.router_id, interface_of_instance(name) or spec.interface)
         if shard_of_instance(name)
-        else next((each for each in vips if (name, str(each.address)) in anchors), vips[0])
+        else next((by_text[each] for each in anchors if each in by_text), vips[0])
     )
     identity = Identity(
         reported.router_id,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -143,10 +143,16 @@ def settings_of(group: KeepalivedGroup) -> NodeSettings:
 
 def read_published(configmap: ConfigMap | None, wanted: NodeSettings) -> PublishedRevisions | None:
     """
-    The revisions in *configmap*; None if kavip did not write it.
+    The revisions in *configmap*; None if kavip did not write it. A next text that cannot be read is left out.
 
     Earlier versions of kavip did not write the name of the Secret: it was that of *wanted*.
     """
+    found = read_as_written(configmap, wanted)
+    return found if found is None or found.next is None or found.next.content else PublishedRevisions(found.current)
+
+
+def read_as_written(configmap: ConfigMap | None, wanted: NodeSettings) -> PublishedRevisions | None:
+    """The same for :func:`undamaged`: a next text that cannot be read is ""."""
     data = (configmap.data if configmap else None) or {}
     config = decode_config(data.get(names.AGENT_KEY, ""))
     if config is None:  # another client with access to ConfigMaps may have written it
@@ -158,10 +164,11 @@ def read_published(configmap: ConfigMap | None, wanted: NodeSettings) -> Publish
     content, is_packed = unpacked(text), packed.is_packed(text)
     current = Revision(content, config.config_hash, settings, links=_links(config), is_packed=is_packed)
     binary = ((configmap.binary_data if configmap else None) or {}).get(names.NEXT_KEY, "")
-    if config.next is None or (found := _decompressed(binary) if binary else content) is None:
+    if config.next is None:
         return PublishedRevisions(current)
+    later = (_decompressed(binary) or "") if binary else content
     following = Revision(
-        found, config.next.config_hash, _settings(config.next), config.next.renewed, _links(config.next), is_packed
+        later, config.next.config_hash, _settings(config.next), config.next.renewed, _links(config.next), is_packed
     )
     return PublishedRevisions(current, following, read_instant(config.switch_at), config.tries, config.blame)
 
@@ -176,32 +183,43 @@ def note_made(published: PublishedRevisions, before: PublishedRevisions | None, 
 
 def undamaged(published: PublishedRevisions, memory: Memory) -> PublishedRevisions | None:
     """
-    *published* without what somebody has edited: agents refuse a text that does not have its hash, and keep theirs.
+    *published*, as it is written, without what somebody has edited; None: the text that nodes run is not known.
 
-    None: the text that nodes run is not known, and the edited one has no instances. Otherwise that is the nearest one.
+    Agents refuse a text that does not have its hash, and keep theirs.
     """
-    texts = memory.state(_Texts)
+    texts, following = memory.state(_Texts), published.next
     current = texts.corrected(published.current)
-    if current is None and not running_instances(published.current.content, memory):
+    if current is None:
         return None
-    following = published.next and (texts.corrected(published.next) or published.next)
-    return replace(published, current=current or published.current, next=following)
+    if following is not None and (corrected := texts.corrected(following)) is not None:
+        return replace(published, current=current, next=corrected)
+    return replace(published, current=current) if following and following.content else PublishedRevisions(current)
 
 
 def _hash_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH]
 
 
+class _Text(NamedTuple):
+    """The text of a revision."""
+
+    content: str
+    is_packed: bool
+
+
 @dataclass(slots=True)
 class _Texts:
-    """The last revisions of a group by their hashes, which take milliseconds for a large text."""
+    """The last texts of a group by their hashes, which take milliseconds for a large one."""
 
-    by_hash: dict[str, Revision] = field(default_factory=dict)
+    by_hash: dict[str, _Text] = field(default_factory=dict)
 
     def corrected(self, revision: Revision) -> Revision | None:
-        """*revision* with the text of its hash, in the notation that it has; None if that text is not known."""
+        """*revision* with the text of its hash, or the hash of its text; None if neither is known."""
         known = self.by_hash.get(revision.hash)
-        if (known is None or known.content != revision.content) and _hash_of(revision.text) != revision.hash:
+        same = next((each for each, text in self.by_hash.items() if text.content == revision.content), None)
+        if same is not None and same != revision.hash:
+            return replace(revision, hash=same)
+        if same is None and _hash_of(revision.text) != revision.hash:
             return replace(revision, content=known.content, is_packed=known.is_packed) if known else None
         self.keep(revision)
         return revision
@@ -209,7 +227,7 @@ class _Texts:
     def keep(self, revision: Revision) -> None:
         """Know the text of *revision*, whose hash is right."""
         self.by_hash.pop(revision.hash, None)
-        self.by_hash[revision.hash] = revision
+        self.by_hash[revision.hash] = _Text(revision.content, revision.is_packed)
         while len(self.by_hash) > _TEXTS:
             del self.by_hash[next(iter(self.by_hash))]
 

@@ -1,7 +1,7 @@
 """What nodes report that they run, as instances."""
 
 from kavip.api.address import Address, parse_address
-from kavip.reconcile.observed.agentstates import BACKUP, InstanceState, NodeState
+from kavip.reconcile.observed.agentstates import BACKUP, MASTER, InstanceState, NodeState
 from kavip.reconcile.observed.reported import reported_instances
 from tests.support import build
 from tests.vrrp.samples import NEW, shared
@@ -71,3 +71,20 @@ def test_what_cannot_be_is_not_believed() -> None:
             (WEB, 9, 6),
         )
     )
+
+
+def test_the_anchor_of_the_master_is_right() -> None:
+    """If nodes disagree; without one that is reported, the lowest VIP."""
+    places = {ONE: WEB, OTHER: WEB}
+
+    def node(state: str, anchor: str) -> NodeState:
+        instance = InstanceState(WEB, 7, 4, state, 2, anchor=anchor)
+        return NodeState(instance_of=places, instances=(instance,))
+
+    def anchor(*states: NodeState) -> str:
+        return reported(*states)[WEB][1].partition("/")[0]
+
+    assert anchor(node(BACKUP, str(ONE)), node(MASTER, str(OTHER))) == str(OTHER)
+    assert anchor(node(MASTER, str(OTHER)), node(BACKUP, str(ONE))) == str(OTHER)
+    assert anchor(node(BACKUP, ""), node(BACKUP, str(OTHER))) == str(OTHER)
+    assert anchor(node(BACKUP, ""), node(MASTER, "192.0.2.99")) == str(ONE)
