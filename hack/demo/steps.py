@@ -208,9 +208,10 @@ def avoid_conflict(session: Session) -> None:
         address = session.address(CONFLICT)
         session.wait("the client gets an answer from it", lambda: session.answers(address))
         session.kubectl("get", "service", "conflict", "-n", "shop")
-        rest = "jsonpath={range .status.cooling[*]}{.address} rests until {.until}: {.reason}{'\\n'}{end}"
+        rest = "jsonpath={range .status.cooling[*]}{.address} is in cool-down until {.until}: {.reason}{'\\n'}{end}"
         shown = session.kubectl("get", "vippool", "taken", "-o", rest)
-        session.claim("the first address rests for an hour", shown.stdout.startswith(f"{TAKEN} rests"))
+        words = f"{TAKEN} is in cool-down until"
+        session.claim("the first address is in cool-down for an hour", shown.stdout.startswith(words))
         session.claim("no node has taken it", not before and not session.holders(TAKEN))
         events = ("get", "events", "-n", "shop", "--field-selector", "reason=AddressConflict")
         session.wait(
@@ -219,7 +220,7 @@ def avoid_conflict(session: Session) -> None:
         )
         session.kubectl(*events)
         explained = session.kavip("explain", CONFLICT)
-        session.claim("kavip explain says why", f"{TAKEN} rests until" in " ".join(explained.stdout.split()))
+        session.claim("kavip explain says why", words in " ".join(explained.stdout.split()))
     session.kubectl("delete", "service", "conflict", "-n", "shop")
     session.kubectl("delete", "vippool", "taken")
 
