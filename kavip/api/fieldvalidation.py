@@ -32,7 +32,7 @@ SERVICE_SPEC: Final = msgspec.defstruct(
     (
         *("allocateLoadBalancerNodePorts", "clusterIP", "clusterIPs", "externalIPs", "externalName"),
         *("externalTrafficPolicy", "healthCheckNodePort", "internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy"),
-        *("loadBalancerClass", "loadBalancerIP", "loadBalancerSourceRanges", ("ports", list[PORT])),  # type: ignore[valid-type]
+        *("loadBalancerClass", "loadBalancerIP", "loadBalancerSourceRanges", ("ports", list[PORT])),  # type: ignore[valid-type]  # made above
         *("publishNotReadyAddresses", "selector", "sessionAffinity", "sessionAffinityConfig", "trafficDistribution"),
         "type",
     ),

@@ -85,9 +85,9 @@ class _Rebuilder:
     """
     Rebuilds instances that run from the objects as they are now.
 
-    Of several *members* with one address the oldest owns it.
-    *priorities* are those of the wanted instances; *leads* and *homes* rank the nodes of units that are not wanted any
-    more, or on another interface, which other nodes may have.
+    Of several *members* with one address the oldest owns it. *priorities* are those of the wanted instances; *leads*
+    and *homes* rank the nodes of units that are not wanted any more, or on another interface, which other nodes may
+    have.
     """
 
     group: KeepalivedGroup

@@ -73,7 +73,7 @@ async def test_only_awaited_nodes_share_the_requests(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(("nodes", "seconds"), [(3, QUICK), (60, 0.6), (1_000, 2.5)])
 def test_all_nodes_of_a_group_are_asked_at_once_no_oftener_than(nodes: int, seconds: float) -> None:
-    """At most twice as many requests as without any change."""
+    """At most a hundred requests a second, or as many as without any change."""
     assert probeintervals.between_bursts(1.0, nodes=nodes) == seconds
 
 
