@@ -39,6 +39,21 @@ def site_of(**spec: Any) -> Site:
     return site
 
 
+def waiting_site(before: dict[str, Any], after: dict[str, Any]) -> tuple[Site, dict[str, tuple[str, int]]]:
+    """The same while a switch from the spec *before* to *after* waits for a node; and the places of the VIPs."""
+    site = site_of(**before)
+    ran = places(site.published.current.text)
+    site.nodes[1].refuses = "not yet"
+    site.edit(**after)
+    site.until(lambda: site.published.next)
+    return site, ran
+
+
+def change_leader(site: Site) -> None:
+    """From now on the leader is one that has published no text."""
+    site.simulation.snapshot.memory(GROUP).state(configmap._Texts).by_hash.clear()
+
+
 def vip(number: int) -> str:
     """The VIP of one of the Services."""
     return f"198.51.100.{number + 1}"
@@ -129,11 +144,7 @@ def test_vips_stay_where_they_run_until_the_switch(
 
     Agents refuse a text that somebody has edited, and keep what they run.
     """
-    site = site_of(**before)
-    ran = places(site.published.current.text)
-    site.nodes[1].refuses = "not yet"
-    site.edit(**after)
-    site.until(lambda: site.published.next)
+    site, ran = waiting_site(before, after)
     lose(site, how)
     for _ in range(2):
         site.simulation.group()
@@ -178,7 +189,7 @@ def test_an_edit_of_the_next_text_is_undone(edit: bytes, is_new: bool) -> None:
     published, configmaps = site.published, site.simulation.objects.configmaps
     memory = site.simulation.snapshot.memory(GROUP)
     if is_new:
-        memory.state(configmap._Texts).by_hash.clear()
+        change_leader(site)
     binary_data = {names.NEXT_KEY: base64.b64encode(edit).decode()}
     configmaps[GROUP] = msgspec.structs.replace(configmaps[GROUP], binary_data=binary_data)
     assert site.published != published
@@ -193,7 +204,7 @@ def test_an_edit_that_looks_like_a_text_is_no_record(is_new: bool) -> None:
     site = site_of(**SHARED)
     ran = places(site.published.current.text)
     if is_new:
-        site.simulation.snapshot.memory(GROUP).state(configmap._Texts).by_hash.clear()
+        change_leader(site)
     lose(site, with_another_router_id)
     for _ in range(2):
         site.simulation.group()
@@ -204,10 +215,7 @@ def test_an_edit_that_looks_like_a_text_is_no_record(is_new: bool) -> None:
 
 def test_a_hash_of_another_text_is_corrected() -> None:
     """The text is the one that nodes run."""
-    site = site_of(**SHARED)
-    site.nodes[1].refuses = "not yet"
-    site.edit(**MORE)
-    site.until(lambda: site.published.next)
+    site, _ = waiting_site(SHARED, MORE)
     published = site.published
     lose(site, with_the_next_hash)
     site.simulation.group()
@@ -217,16 +225,12 @@ def test_a_hash_of_another_text_is_corrected() -> None:
 @pytest.mark.parametrize("how", EDITS)
 def test_an_edit_is_undone_where_the_status_has_no_hash(how: Callable[[Data], Data]) -> None:
     """The CRD of keepalived-operator drops it."""
-    site = site_of(**SHARED)
-    ran = places(site.published.current.text)
-    site.nodes[1].refuses = "not yet"
-    site.edit(**MORE)
-    site.until(lambda: site.published.next)
+    site, ran = waiting_site(SHARED, MORE)
     simulation = site.simulation
     group = simulation.snapshot.groups[GROUP]
     status = msgspec.structs.replace(group.status, config_hash="", observed_generation=0)
     simulation.snapshot.put(msgspec.structs.replace(group, status=status))
-    simulation.snapshot.memory(GROUP).__init__()  # type: ignore[misc]  # a new leader
+    change_leader(site)
     lose(site, how)
     simulation.group()
     assert places(site.published.current.text) == ran
@@ -263,11 +267,7 @@ def test_without_any_answer_the_text_follows_from_the_objects() -> None:
 
 def test_a_new_leader_writes_nothing_before_the_agents_have_answered() -> None:
     """While a switch waits, the text of the objects has VIPs where no node runs them yet."""
-    site = site_of(**SHARED)
-    ran = places(site.published.current.text)
-    site.nodes[1].refuses = "not yet"
-    site.edit(**MORE)
-    site.until(lambda: site.published.next)
+    site, ran = waiting_site(SHARED, MORE)
     simulation = site.simulation
     answered = simulation.agents
     del simulation.objects.configmaps[GROUP]
