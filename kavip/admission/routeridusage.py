@@ -46,14 +46,15 @@ class RouterIDUsage:
         return names.MAX_ROUTER_ID - self.blacklisted - self.platform - self.needed
 
     def __str__(self) -> str:
-        """The subtraction, for messages; without what is zero."""
+        """The numbers, for messages; without what is zero."""
         leaving = f" ({self.leaving} of Services that are being deleted)" if self.leaving else ""
         terms = {
             "blacklisted": self.blacklisted,
             "of OpenShift": self.platform,
             f"needed {self.where}{leaving}": self.needed,
         }
-        return " - ".join((str(names.MAX_ROUTER_ID), *(f"{number} {what}" for what, number in terms.items() if number)))
+        used = (f"{number} {what}" for what, number in terms.items() if number)
+        return ", ".join((f"{names.MAX_ROUTER_ID} in all", *used))
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,8 +196,8 @@ def describe_full(pool: str, usages: Usages, needs: Mapping[int, int], ledger: L
         if usage.available < needs.get(family, 0):
             kind = f"{FAMILY_NAMES[family]} " if len(needs) > 1 else ""
             kept_back = usage.total - usage.assigned - usage.cooling - usage.available
-            resting = ledger.cooldown.withdrawn(pool) if usage.cooling else ()
-            taken = sum(each.address.family == family for each in resting)
+            withdrawn = ledger.cooldown.withdrawn(pool) if usage.cooling else ()
+            taken = sum(each.address.family == family for each in withdrawn)
             rest = f", {usage.cooling - taken} cooling down (cooldownSeconds)" if usage.cooling > taken else ""
             rest += f", {taken} in use by other machines on the LAN" if taken else ""
             rest += f", {kept_back} kept back (reservations, nodes, groups, API server)" if kept_back > 0 else ""

@@ -105,7 +105,7 @@ def test_a_blacklist_of_a_shared_group_leaves_room_for_its_instances() -> None:
         group("lb/new", segment="s", instances=shared, blacklist_router_ids=list(range(1, 51))), *taken
     ).refusals
     assert refusal.field == "spec.blacklistRouterIDs"
-    assert "need 16 virtual router IDs, but only 5 can be used: 255 - 50 blacklisted - " in refusal.message
+    assert "need 16 virtual router IDs, but only 5 can be used: 255 in all, 50 blacklisted, " in refusal.message
 
 
 @pytest.mark.parametrize(("last", "usable"), [(245, 10), (246, 9), (251, 4)])
@@ -135,7 +135,7 @@ def test_without_a_blacklist_the_mode_is_at_fault() -> None:
     assert refusal.message == f"{needs} 255 can be used; set it to Shared, or split the group"
     other = group("lb/other", segment="s", instances=Instances(mode="Shared", count=5))
     (refusal,) = evaluate(group("lb/new", segment="s"), other, *members).refusals
-    usable = '250 can be used: 255 - 5 needed by other groups on segment "s"'
+    usable = '250 can be used: 255 in all, 5 needed by other groups on segment "s"'
     assert refusal.message == f"{needs} {usable}; set it to Shared, or choose another segment"
     shared = group("lb/new", segment="s", instances=Instances(mode="Shared", count=255))
     (refusal,) = evaluate(shared, other).refusals

@@ -158,7 +158,7 @@ def test_router_ids_of_openshift_are_not_left() -> None:
     there = one, service("shop/a", group="lb/one"), build.infrastructure("prod"), pool(), SHOP
     assert create(service("shop/b", group="lb/one"), *there).allowed
     (refusal,) = create(service("shop/c", group="lb/one"), service("shop/b", group="lb/one"), *there).refusals
-    assert "255 - 252 blacklisted - 1 of OpenShift - 2 needed by this group" in refusal.message
+    assert "255 in all, 252 blacklisted, 1 of OpenShift, 2 needed by this group" in refusal.message
 
 
 def test_spreadvips_needs_a_router_id_for_each_address() -> None:

@@ -45,11 +45,11 @@ def test_the_address_rests_in_the_pool_before_the_service_has_another(
             agents.conflicts = [CLAIM]
             wait_for("web has the next address", lambda: versions(web(), NEXT), details=web)
             assert min(versions(pool(), TAKEN)) < min(versions(web(), NEXT))
-        (resting,) = installation.get("vippool", "edge")["status"]["cooling"]
-        assert (resting["address"], resting["service"], resting["reason"]) == (TAKEN, "shop/web", "AddressConflict")
+        (cooling,) = installation.get("vippool", "edge")["status"]["cooling"]
+        assert (cooling["address"], cooling["service"], cooling["reason"]) == (TAKEN, "shop/web", "AddressConflict")
         done = kubectl_kavip(tmp_path, installation, "kavip", "explain", "shop/web")
-        words = f"because another machine on the LAN has it (found for Service {resting['service']})"
-        assert f"{TAKEN} is in cool-down until {resting['until']}, {words}" in " ".join(done.stdout.split())
+        words = f"because another machine on the LAN has it (found for Service {cooling['service']})"
+        assert f"{TAKEN} is in cool-down until {cooling['until']}, {words}" in " ".join(done.stdout.split())
 
         agents.conflicts = [CLAIM, {**CLAIM, "address": "192.0.2.132"}]
         installation.apply(a_service("wish", annotations={"kavip.io/addresses": "192.0.2.132"}))

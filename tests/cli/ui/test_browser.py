@@ -141,7 +141,7 @@ async def test_a_pool_is_a_map_of_addresses(opened: Opened) -> None:
     """A small pool has a cell for each address, with a text for who does not see them; a /64 has a bar."""
     await opened.view("pools")
     tree = await opened.tree()
-    assert ("image", "Addresses of pool edge: 24 assigned, 1 resting, 1 reserved, 13 excluded, 25 free") in tree
+    assert ("image", "Addresses of pool edge: 24 assigned, 1 cooling, 1 reserved, 13 excluded, 25 free") in tree
     assert await opened.page.evaluate("document.querySelectorAll('.cells')[0].children.length") == 64
     assert ("image", "Addresses of pool v6: 1.84e+19 free") in tree
 

@@ -169,9 +169,9 @@ def test_a_service_of_a_cluster_stays_although_it_would_be_refused() -> None:
 
 def test_an_address_in_cooldown_is_reserved() -> None:
     """``status.cooling`` reserves it for the Service that freed it."""
-    resting = [Cooling(address="192.0.2.128", service="shop/b", until="2026-01-01T00:00:00Z")]
+    cooling = [Cooling(address="192.0.2.128", service="shop/b", until="2026-01-01T00:00:00Z")]
     edge = pool("edge", "192.0.2.128/30", cooldown_seconds=60)
-    edge = msgspec.structs.replace(edge, status=PoolStatus(cooling=resting))
+    edge = msgspec.structs.replace(edge, status=PoolStatus(cooling=cooling))
     assert [row[3] for row in table(edge, manifest(service("shop/a")), manifest(service("shop/b")))] == [
         "192.0.2.129",
         "192.0.2.128",

@@ -5,7 +5,7 @@ import { Mark, More, Notes, Row, Service, Table, Title, limited } from "./parts.
 import { rows } from "./store.js";
 
 const CELLS = 512; // addresses of a pool that are drawn one by one
-const USES = ["Assigned", "Resting", "Reserved", "Excluded", "Free"];
+const USES = ["Assigned", "Cooling", "Reserved", "Excluded", "Free"];
 
 export function Pools() {
   const pools = rows("pools");

@@ -1,5 +1,5 @@
 """
-The addresses of a pool as spans of one use each: assigned, resting, reserved, excluded or free.
+The addresses of a pool as spans of one use each: assigned, in cool-down, reserved, excluded or free.
 
 The work is in proportion to the holders, reservations and ranges, not to the addresses: a /64 costs as much as a /28.
 """
@@ -24,7 +24,7 @@ class Use(StrEnum):
     """What an address of a pool is used for."""
 
     ASSIGNED = "Assigned"
-    RESTING = "Resting"
+    COOLING = "Cooling"
     RESERVED = "Reserved"
     EXCLUDED = "Excluded"
     FREE = "Free"
@@ -59,14 +59,14 @@ def address_map(pool: Pool, snapshot: Snapshot) -> AddressMap:
 
 
 def _marked(pool: Pool, snapshot: Snapshot) -> dict[Address, tuple[Use, str]]:
-    """The addresses with a use of their own; what is assigned is neither resting nor reserved."""
+    """The addresses with a use of their own; what is assigned is neither in cool-down nor reserved."""
     holders: defaultdict[Address, set[str]] = defaultdict(set)
     for address, terms, is_in_status in snapshot.ledger.claims_in(pool):
         if is_in_status:
             holders[address].add(terms.key)
     found = dict.fromkeys(_avoided(pool), (Use.EXCLUDED, ""))
     found |= {address: (Use.RESERVED, service) for address, service in pool.reservations.items()}
-    found |= {each.address: (Use.RESTING, each.service) for each in snapshot.ledger.cooldown.of(pool.name)}
+    found |= {each.address: (Use.COOLING, each.service) for each in snapshot.ledger.cooldown.of(pool.name)}
     return found | {address: (Use.ASSIGNED, ", ".join(sorted(keys))) for address, keys in holders.items()}
 
 

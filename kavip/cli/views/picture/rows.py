@@ -94,7 +94,7 @@ class VirtualIPRow(Row, frozen=True, kw_only=True):
 
 class SpanRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """
-    Consecutive addresses of a pool with one *use*: ``Assigned``, ``Resting``, ``Reserved``, ``Excluded``, ``Free``.
+    Consecutive addresses of a pool with one *use*: ``Assigned``, ``Cooling``, ``Reserved``, ``Excluded``, ``Free``.
 
     *size*: their number, as text, because JavaScript cannot count a /64. *holder*: the Services that have it.
     """

@@ -43,11 +43,11 @@ def test_each_address_has_one_use() -> None:
         ("192.0.2.129", "192.0.2.129", "Assigned", "shop/web"),
         ("192.0.2.130", "192.0.2.130", "Reserved", "shop/next"),
         ("192.0.2.131", "192.0.2.131", "Free", ""),
-        ("192.0.2.132", "192.0.2.132", "Resting", "shop/old"),
+        ("192.0.2.132", "192.0.2.132", "Cooling", "shop/old"),
         ("192.0.2.133", "192.0.2.133", "Free", ""),
         ("192.0.2.134", "192.0.2.135", "Excluded", ""),
     ]
-    assert found.counts == {"Assigned": "1", "Resting": "1", "Reserved": "1", "Excluded": "2", "Free": "3"}
+    assert found.counts == {"Assigned": "1", "Cooling": "1", "Reserved": "1", "Excluded": "2", "Free": "3"}
 
 
 def test_a_shared_address_names_all_its_services() -> None:
