@@ -72,7 +72,7 @@ def of(snapshot: Snapshot, old: Object | None, new: Object | None, *, sent: Stat
                     yield from _pools(snapshot)
         case Namespace() as namespace:
             if _labels(old) != _labels(new):
-                yield from _services_of(snapshot, namespace.metadata.name)
+                yield from _of_namespace(snapshot, namespace.metadata.name)
         case EndpointSlice():
             yield from _of_slice(snapshot, old, new)
         case Infrastructure():  # the VRIDs that OpenShift uses
@@ -80,19 +80,27 @@ def of(snapshot: Snapshot, old: Object | None, new: Object | None, *, sent: Stat
         case _:  # ServiceCIDR, OpenShift's Network: whether the platform assigns, and what no pool may assign
             yield from _all_addresses(snapshot)
     yield from _pools_of(snapshot, snapshot.ledger.drain_undone())
+    disputing = map(snapshot.services.get, snapshot.ledger.drain_disputes())
+    yield from _groups_of(snapshot, filter(None, disputing))  # each renders what no other group has
     yield from (_service(key) for key in snapshot.ledger.drain_requeues())
 
 
 def _of_service(snapshot: Snapshot, old: Object | None, new: Object | None, sent: StatusPatch | None) -> Iterator[Key]:
     before, after = _as_service(old), _as_service(new)
     ours = [each for each in (after, before) if each is not None and may_be_ours(each)]
-    if ours and not is_own_write(sent, before, after):
+    if ours and not (is_own_write(sent, before, after) and _has_same_group(snapshot, before, after)):
         yield _service(ours[0].key)
     had, has = (each.virtual_ips if each is not None else () for each in (before, after))
     if had == has and _shape(before) == _shape(after):
         return
     yield from _groups_of(snapshot, filter(None, (before, after)))
     yield from _pools_of(snapshot, {*had, *has})
+
+
+def _has_same_group(snapshot: Snapshot, before: Service | None, after: Service | None) -> bool:
+    """Whether the group stays: a Service that names none keeps its group only with an address (``group_of``)."""
+    one, other = (each and snapshot.group_of(each) for each in (before, after))
+    return one == other
 
 
 def _of_group(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iterator[Key]:
@@ -126,13 +134,29 @@ def _of_pool(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iter
         yield Key(KeyKind.POOL, after.name)
         yield from (_service(each.service) for each in sorted(_withdrawn(after) - _withdrawn(before)))
         return
-    edited = {each.name for each in (before, after) if each}
-    yield from (Key(KeyKind.POOL, name) for name in sorted(edited | _problematic(snapshot)))
-    yield from _groups_on(snapshot, *(each for each in (before, after) if each))
+    concerned = {each.name for each in (before, after) if each} | _problematic(snapshot)
+    yield from (Key(KeyKind.POOL, name) for name in sorted(concerned))
+    others = (snapshot.pools[name] for name in concerned if name in snapshot.pools)
+    yield from _groups_on(snapshot, *filter(None, (before, *others)))
     yield from (_service(key) for key in snapshot.ledger.waiters.by_age())
     for key, service in sorted(snapshot.services.items()):  # each may become stranded, or no longer be it
         if service.virtual_ips or snapshot.ledger.held(key):  # the watch may not show the last write yet
             yield _service(key)
+
+
+def _of_namespace(snapshot: Snapshot, namespace: str) -> Iterator[Key]:
+    """
+    The Services of *namespace*, and the groups that it may leave or join by its labels.
+
+    A Service that names no group may go from a group with ``spec.allowedNamespaces`` to one without.
+    """
+    prefix = f"{namespace}/"
+    services = [service for key, service in sorted(snapshot.services.items()) if key.startswith(prefix)]
+    yield from (_service(service.key) for service in services)
+    if services:
+        restricted = (group for group in snapshot.every_group if group.spec.allowed_namespaces is not None)
+        yield from (Key(KeyKind.GROUP, group.key) for group in restricted)
+        yield from _groups_of(snapshot, services)
 
 
 def _withdrawn(pool: VIPPool) -> set[CoolingAddress]:
@@ -241,11 +265,6 @@ def _own(obj: Object | None) -> frozenset[Address]:
         case KeepalivedGroup():
             return frozenset(obj.virtual_ips)
     return frozenset()
-
-
-def _services_of(snapshot: Snapshot, namespace: str) -> Iterator[Key]:
-    prefix = f"{namespace}/"
-    return (_service(key) for key in sorted(snapshot.services) if key.startswith(prefix))
 
 
 def _as_service(obj: Object | None) -> Service | None:

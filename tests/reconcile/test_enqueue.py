@@ -8,7 +8,7 @@ from kavip import names
 from kavip.api.address import parse_address
 from kavip.api.cluster import NodeCondition
 from kavip.api.group import GroupVirtualIP
-from kavip.api.meta import Condition
+from kavip.api.meta import Condition, LabelSelector
 from kavip.api.service import ServiceStatus
 from kavip.reconcile import enqueue
 from kavip.reconcile.plan import Key, KeyKind
@@ -216,3 +216,35 @@ def test_a_pod_range_that_overlaps_a_pool_concerns_pools() -> None:
     assert not everything & woken(cluster(build.pool(), web(), joined), joined, labelled)
     elsewhere = build.node("n7", "10.9.0.7", pod_cidrs=["10.244.7.0/24"])
     assert not everything & woken(cluster(build.pool(), web()), None, elsewhere)
+
+
+def test_labels_of_a_namespace_enqueue_the_groups_that_it_leaves_or_joins() -> None:
+    """The group renders only Services of namespaces that it allows."""
+    closed = build.group(allowed_namespaces=LabelSelector(match_labels={"env": "prod"}))
+    snapshot = cluster(closed, build.group("lb/open"), build.pool(), web(holds=["192.0.2.129"]))
+    inside, outside = build.namespace("shop", env="prod"), build.namespace("shop")
+    assert woken(snapshot, None, inside) == {WEB, EDGE}
+    assert woken(snapshot, inside, outside) == {WEB, EDGE}
+    assert woken(snapshot, outside, outside) == set()
+
+
+def test_a_change_of_a_disputed_address_enqueues_the_groups_of_all_its_claimants() -> None:
+    """Only one of the groups may have the VIP."""
+    mine = web(type="ClusterIP", external_ips=["198.51.100.1"])
+    older = build.service(
+        "shop/old",
+        group="lb/other",
+        type="ClusterIP",
+        external_ips=["198.51.100.1"],
+        created="2025-01-01T00:00:00Z",
+    )
+    snapshot = cluster(build.group(), build.group("lb/other"), mine)
+    assert EDGE in woken(snapshot, None, older)
+    assert EDGE in woken(snapshot, older, None)
+
+
+def test_a_pool_that_bars_another_one_enqueues_the_groups_on_it() -> None:
+    """The interface of the younger pool counts no longer, because the pools overlap."""
+    vlan = build.pool("edge", "192.0.2.128/30", created="2026-02-01T00:00:00Z", interface="vlan1")
+    snapshot = cluster(build.group(), vlan, web(holds=["192.0.2.129"]))
+    assert EDGE in woken(snapshot, None, build.pool("first", "192.0.2.128/31"))

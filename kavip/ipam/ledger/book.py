@@ -35,6 +35,7 @@ class AddressBook:
         self.cooldown = Cooldown(pools, is_held=self.claims.is_served, changed=self._change)
         self.contests: Counter[Contest] = Counter()
         self.disputed: set[Address] = set()  # claimed by several Services, or by one although it has an owner
+        self.dispute_changes: set[Address] = set()  # disputed now or before, and its claims or its owner have changed
         self.contest_changes: set[Address] = set()  # some of its holders may have lost it
         self.holder_changes: set[Address] = set()  # requested by name, and its holder or owner has changed
         self.undone_changes: set[Address] = set()  # an expected write was not done
@@ -105,10 +106,13 @@ class AddressBook:
             self._update_usage(address, usage)
 
     def _update_disputed(self, address: Address, claims: int) -> None:
+        was_disputed = address in self.disputed
         if claims > 1 or (claims and address in self.owners):
             self.disputed.add(address)
         else:
             self.disputed.discard(address)
+        if was_disputed or address in self.disputed:
+            self.dispute_changes.add(address)
 
     def _count_contests(self, address: Address, claim: AddressClaim) -> None:
         """Count the contests that begin with *claim*, which is about to be entered."""

@@ -241,6 +241,11 @@ class Ledger:
         keys = dict.fromkeys(terms.key for terms in (*_oldest_first(losers), *_oldest_first(requesting)))
         return tuple(dict.fromkeys((*keys, *self.waiters.call(self.offers.can_serve))))
 
+    def drain_disputes(self) -> set[str]:
+        """Take the Services that claim an address which is or was disputed, and whose claims or owner have changed."""
+        changed, self._book.dispute_changes = self._book.dispute_changes, set()
+        return {claim.terms.key for address in changed for claim in self.claims.of(address)}
+
     def drain_undone(self) -> set[Address]:
         """Take the addresses that expected writes did not assign after all: the status of their pools is stale."""
         undone, self._book.undone_changes = self._book.undone_changes, set()
