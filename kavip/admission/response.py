@@ -7,19 +7,21 @@ it prints only the message of the status; Helm always does. So this message name
 
 from collections.abc import Collection
 from dataclasses import replace
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Final, NamedTuple
 
 from kavip.admission.text import counted, shortened
 from kavip.admission.verdict import Verdict, describe, message_of
 from kavip.api.patch import encode
-from kavip.api.refusal import Refusal
+from kavip.api.refusal import LONGEST_FIELD, Refusal
 from kavip.api.review import AdmissionResponse, Status, StatusCause, StatusDetails
-from kavip.api.text import one_line
+from kavip.api.text import clipped_line
 from kavip.names import Reason
 
 MAX_CAUSES: Final = 32
 MAX_WARNINGS: Final = 32
+MAX_TEXT: Final = 32_768
+"""Characters of all causes together: an answer costs memory until its reader has read it."""
 FORBIDDEN: Final = frozenset({Reason.NAMESPACE_NOT_ALLOWED, Reason.PERMISSION_MISSING, Reason.QUOTA_EXCEEDED})
 """Reasons of a 403; all others are a 422."""
 
@@ -35,7 +37,11 @@ class ReviewedObject(NamedTuple):
     def __str__(self) -> str:
         """``Kind namespace/name``; only the kind if the API server has not generated the name yet."""
         key = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        return one_line(f"{self.kind} {key}") if self.name else one_line(self.kind)
+        return f"{self.kind} {key}" if self.name else self.kind
+
+    def bounded(self) -> "ReviewedObject":
+        """The same, printable, no part longer than any that the API server accepts."""
+        return ReviewedObject(*(clipped_line(part, LONGEST_FIELD) for part in self))
 
 
 def response(uid: str, verdict: Verdict, reviewed: ReviewedObject) -> AdmissionResponse:
@@ -59,7 +65,7 @@ def failure(uid: str, code: int, reason: str, message: str) -> AdmissionResponse
 
 def _status(refusals: Collection[Refusal], reviewed: ReviewedObject) -> Status:
     forbidden = all(refusal.reason in FORBIDDEN for refusal in refusals)
-    shown = _bounded_refusals(refusals)
+    shown, reviewed = _bounded_refusals(refusals), reviewed.bounded()
     causes = [StatusCause(reason=each.reason, message=message_of(each), field=each.field) for each in shown]
     return Status(
         code=403 if forbidden else 422,
@@ -71,10 +77,16 @@ def _status(refusals: Collection[Refusal], reviewed: ReviewedObject) -> Status:
 
 
 def _bounded_refusals(refusals: Collection[Refusal]) -> list[Refusal]:
-    """At most :data:`MAX_CAUSES`; the last one gives the number of the others, at the field of the first of them."""
-    if len(refusals) <= MAX_CAUSES:
+    """
+    At most :data:`MAX_CAUSES`, with at most :data:`MAX_TEXT` characters.
+
+    If there are more, the last one gives the number of the others, at the field of the first of them.
+    """
+    lengths = accumulate(len(each.field) + len(message_of(each)) for each in islice(refusals, MAX_CAUSES + 1))
+    fitting = max(1, sum(length <= MAX_TEXT for length in lengths))
+    if len(refusals) <= min(fitting, MAX_CAUSES):
         return list(refusals)
-    *shown, last = islice(refusals, MAX_CAUSES)
+    *shown, last = islice(refusals, min(fitting + 1, MAX_CAUSES))
     rest = counted(len(refusals) - len(shown), "more problem")
     return [*shown, replace(last, message=f"and {rest}; fix these first")]
 

@@ -7,18 +7,17 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Final
 
-from kavip.api.text import one_line
+from kavip.api.text import ELLIPSIS, one_line
 
 WARNING_BYTES: Final = 256
 MAX_MESSAGE: Final = 4096
-_ELLIPSIS: Final = "..."
 _MAX_VALUE: Final = 100
 _MAX_KEY: Final = 317  # characters of a namespace, a slash and a name
 
 
 def bounded(text: str) -> str:
     """*text* without its middle if it is too long: the value is at the beginning, the remedy at the end."""
-    return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE // 2]}{_ELLIPSIS}{text[-MAX_MESSAGE // 4 :]}"
+    return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE // 2]}{ELLIPSIS}{text[-MAX_MESSAGE // 4 :]}"
 
 
 def shortened(text: str) -> str:
@@ -27,12 +26,12 @@ def shortened(text: str) -> str:
     data = text.encode()
     if len(data) <= WARNING_BYTES:
         return text
-    return data[: WARNING_BYTES - len(_ELLIPSIS)].decode(errors="ignore") + _ELLIPSIS
+    return data[: WARNING_BYTES - len(ELLIPSIS)].decode(errors="ignore") + ELLIPSIS
 
 
 def quoted(text: str) -> str:
     """*text* in quotation marks, at most 100 characters of it; :func:`one_line` makes it printable later."""
-    return f'"{text}"' if len(text) <= _MAX_VALUE else f'"{text[:_MAX_VALUE]}{_ELLIPSIS}"'
+    return f'"{text}"' if len(text) <= _MAX_VALUE else f'"{text[:_MAX_VALUE]}{ELLIPSIS}"'
 
 
 def listed(items: Collection[object], *, most: int = 20) -> str:

@@ -12,8 +12,8 @@ from kavip import names
 from kavip.admission.text import bounded
 from kavip.api.address import Address
 from kavip.api.patch import Step
-from kavip.api.refusal import Refusal
-from kavip.api.text import one_line
+from kavip.api.refusal import LONGEST_FIELD, Refusal
+from kavip.api.text import clipped_line, one_line
 from kavip.snapshot import Snapshot
 
 EXEMPTED: Final = "accepted because you may create services/externalips: "
@@ -26,6 +26,10 @@ class AdmissionWarning:
 
     message: str
     field: str = ""
+
+    def __post_init__(self) -> None:
+        """Make the field printable, as that of a :class:`~kavip.api.refusal.Refusal`."""
+        object.__setattr__(self, "field", clipped_line(self.field, LONGEST_FIELD))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from kavip.api.text import clipped_line
 from kavip.errors import BadInput
 from kavip.names import Reason
 
+LONGEST_FIELD: Final = 512  # characters of a field path: the keys of maps are part of it, and they may have any length
 SHOWN: Final = 5  # items of a list in a message; the others are counted
 MAX_FINDINGS: Final = 1024
 """
@@ -20,13 +22,18 @@ class Refusal:
     """
     Why something is not done: a *reason* for programs, a *message* with value and remedy, the *field* at fault.
 
-    *is_temporary*: time alone removes the cause, such as a cool-down that ends.
+    *field* becomes printable, and loses its end if it is very long. *is_temporary*: time alone removes the cause, such
+    as a cool-down that ends.
     """
 
     reason: Reason
     message: str
     field: str = ""
     is_temporary: bool = False
+
+    def __post_init__(self) -> None:
+        """Make the field printable."""
+        object.__setattr__(self, "field", clipped_line(self.field, LONGEST_FIELD))
 
     @classmethod
     def of(cls, reason: Reason, error: BadInput) -> "Refusal":

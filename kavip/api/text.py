@@ -4,6 +4,11 @@ Text from users, nodes and other programs as one printable line: it reaches term
 Control characters could erase what a terminal shows, and bidirectional controls could reorder it.
 """
 
+from typing import Final
+
+ELLIPSIS: Final = "..."
+"""Stands for what is left out of a text."""
+
 
 def one_line(text: str) -> str:
     """*text* as one line of printable characters; the others are escaped."""
@@ -17,3 +22,11 @@ def printable(line: str) -> str:
     if line.isprintable():
         return line
     return "".join(letter if letter.isprintable() or letter == "\t" else ascii(letter)[1:-1] for letter in line)
+
+
+def clipped_line(text: str, most: int) -> str:
+    """*text* as one line of printable characters, at most *most* of them."""
+    if len(text) <= most and text.isprintable():
+        return text
+    line = one_line(text[: most + 1])
+    return line if len(line) <= most else f"{line[: most - len(ELLIPSIS)]}{ELLIPSIS}"

@@ -1,7 +1,9 @@
 """The response for a verdict: code, one line, and limits of count and length."""
 
-from kavip.admission.response import ReviewedObject, response
-from kavip.admission.verdict import Verdict
+from kavip.admission.response import MAX_TEXT, ReviewedObject, response
+from kavip.admission.text import MAX_MESSAGE
+from kavip.admission.verdict import AdmissionWarning, Verdict, describe
+from kavip.api.refusal import LONGEST_FIELD, Refusal
 from kavip.names import Reason
 from tests.admission.evaluation import EDGE, create, reasons
 from tests.support.build import pool, service
@@ -61,3 +63,27 @@ def test_the_message_names_the_object() -> None:
         answer = response("u1", found, subject)
         assert answer.status is not None
         assert answer.status.message.startswith(f"{named}metadata.annotations[")
+
+
+def test_the_text_of_all_causes_is_bounded() -> None:
+    """An answer stays in memory until its reader has read it: an object must not make it as large as itself."""
+    long = Refusal(Reason.INVALID, "m" * MAX_MESSAGE, f"spec.nodeSelector[{'k' * 1_000_000}]")
+    answer = response("u1", Verdict(refusals=(long,) * 30), ReviewedObject("KeepalivedGroup", "edge"))
+    assert answer.status is not None and answer.status.details is not None
+    *causes, last = answer.status.details.causes or []
+    assert 1 < len(causes) < 30 and last.message == f"and {30 - len(causes)} more problems; fix these first"
+    assert sum(len(each.message) + len(each.field) for each in causes) <= MAX_TEXT
+    one = response("u1", Verdict(refusals=(long,)), ReviewedObject("KeepalivedGroup", "edge"))
+    assert one.status is not None and len(one.status.message) < MAX_MESSAGE + 2 * LONGEST_FIELD
+
+
+def test_fields_and_names_are_printable() -> None:
+    """Users choose the keys of maps, which are part of a field path, and the name of the object."""
+    refusal = Refusal(Reason.INVALID, "wrong", "spec.nodeSelector[\x1b]0;x\x07\u202e]")
+    answer = response("u1", Verdict(refusals=(refusal,)), ReviewedObject("Keepalived\nGroup", "e\x1b[2J", "g\x00"))
+    assert answer.status is not None and answer.status.details is not None
+    details = answer.status.details
+    texts = [answer.status.message, details.name, details.group, details.kind]
+    texts += [text for each in details.causes or () for text in (each.field, each.message)]
+    assert [text for text in texts if not text.isprintable()] == []
+    assert describe(AdmissionWarning("odd", "spec.x[\x1b]")).isprintable()
