@@ -1,8 +1,9 @@
 """
 The documents of a YAML or JSON text, with the line of each of their parts.
 
-The text is not trusted: the size of YAML is measured before anything is built, and a key that occurs twice in an object
-is refused. :class:`BadFile` names the document and the line that cannot be read.
+The text is not trusted: the size of YAML is measured before anything is built. A key that occurs twice in an object and
+a tag of a type that JSON does not have are refused. :class:`BadFile` names the document and the line that cannot be
+read.
 """
 
 import json
@@ -18,6 +19,7 @@ from kavip.errors import BadFile
 
 _DEEPEST: Final = 200  # levels; Kubernetes' own objects have less than 30
 _MOST_ALIASED: Final = 100_000  # nodes that the aliases of one document may repeat
+_MOST_DIGITS: Final = 1000  # of a number in any base; Python cannot write one of more than 4,300 decimal digits
 _BLANKS: Final = " \t\r\n"
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[([^\]]*)\]")
 _TEMPLATE: Final = re.compile(r"(?:^\s*|[:-] +)\{\{", re.MULTILINE)  # YAML would read {{ here as a map that is a key
@@ -44,7 +46,12 @@ class Document:
         return str(found.value) if is_whole and isinstance(found, yaml.ScalarNode) else ""
 
 
-_NUMBERS: Final = frozenset(f"tag:yaml.org,2002:{each}" for each in ("bool", "float", "int"))
+_PREFIX: Final = "tag:yaml.org,2002:"
+_STR, _NULL, _BOOL, _INT, _FLOAT = (f"{_PREFIX}{each}" for each in ("str", "null", "bool", "int", "float"))
+_NUMBERS: Final = frozenset((_BOOL, _INT, _FLOAT))
+_COLLECTIONS: Final = {yaml.SequenceStartEvent: f"{_PREFIX}seq", yaml.MappingStartEvent: f"{_PREFIX}map"}
+_TAGS: Final = frozenset((_STR, _NULL, *_NUMBERS, *_COLLECTIONS.values()))
+_LONGEST_TAG: Final = 100  # characters of one that is shown
 
 
 class _Loader(yaml.CSafeLoader):
@@ -65,13 +72,29 @@ class _Loader(yaml.CSafeLoader):
             return key
         value = self.construct_object(key)
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        return yaml.ScalarNode("tag:yaml.org,2002:str", text, key.start_mark, key.end_mark)
+        return yaml.ScalarNode(_STR, text, key.start_mark, key.end_mark)
+
+    def construct_bounded_int(self, node: yaml.ScalarNode) -> int:
+        """The number *node*, if it has not too many digits."""
+        if len(node.value) > _MOST_DIGITS:
+            raise yaml.constructor.ConstructorError(None, None, "a number has too many digits", node.start_mark)
+        return int(self.construct_yaml_int(node))
 
 
+_Loader.add_constructor(_INT, _Loader.construct_bounded_int)
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != f"{_PREFIX}timestamp"]
     for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
+_RESOLVER: Final[Any] = _Loader("")
+
+
+def _fitting_tags(event: yaml.ScalarEvent | yaml.CollectionStartEvent) -> tuple[str, ...]:
+    """The tags that *event* may have: those of its collection, or of its text as it is read without a tag."""
+    if not isinstance(event, yaml.ScalarEvent):
+        return (_COLLECTIONS[type(event)],)
+    implied = _RESOLVER.resolve(yaml.ScalarNode, event.value, (True, False))
+    return (_STR, _INT, _FLOAT) if implied == _INT else (_STR, implied)
 
 
 def read(where: str, text: str) -> Iterator[Document]:
@@ -141,7 +164,7 @@ def read_yaml(where: str, text: str) -> Iterator[Document]:
     except yaml.reader.ReaderError as error:
         line = text.encode()[: error.position].count(b"\n") + 1
         raise BadFile(where, f"not YAML: {error.reason}", line=line) from None
-    except ValueError as error:  # a number with more digits than Python reads
+    except ValueError as error:  # such as 0x_, which is a number by its form
         raise BadFile(where, f"not YAML: {error}", document=number) from None
 
 
@@ -159,7 +182,8 @@ def node_at(node: yaml.Node, path: str) -> yaml.Node | None:
 def _nearest(node: yaml.Node, keys: Iterable[str | int]) -> tuple[yaml.Node, bool]:
     """The part of *node* at *keys*, or the nearest part above it; and whether it is the former."""
     for each in map(str, keys):
-        if isinstance(node, yaml.SequenceNode) and each.isdecimal() and int(each) < len(node.value):
+        is_index = isinstance(node, yaml.SequenceNode) and each.isdecimal() and len(each) <= _MOST_DIGITS
+        if is_index and int(each) < len(node.value):
             node = node.value[int(each)]
             continue
         found = [value for key, value in node.value if key.value == each] if isinstance(node, yaml.MappingNode) else []
@@ -202,6 +226,7 @@ class _Size:
             case yaml.DocumentStartEvent():
                 self.document, self.aliased, self.anchors = self.document + 1, 0, {}
             case yaml.CollectionStartEvent():
+                self._check_tag(event)
                 keys: set[str] | None = set() if isinstance(event, yaml.MappingStartEvent) else None
                 self.stack.append(_Open(event.anchor or "", keys))
                 if len(self.stack) > _DEEPEST:
@@ -210,6 +235,7 @@ class _Size:
                 done = self.stack.pop()
                 self._count(done.nodes, anchor=done.anchor)
             case yaml.ScalarEvent():
+                self._check_tag(event)
                 self._add_key(event)
                 self._count(1, anchor=event.anchor or "")
             case yaml.AliasEvent():
@@ -224,6 +250,16 @@ class _Size:
         if self.aliased > _MOST_ALIASED:
             self._refuse(event, f"aliases repeat more than {_MOST_ALIASED} nodes")
         return nodes
+
+    def _check_tag(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent) -> None:
+        """Refuse the tag of a type that JSON does not have, or that does not fit what is written."""
+        if event.tag in (None, "!"):
+            return
+        shown = one_line(event.tag.replace(_PREFIX, "!!", 1))[:_LONGEST_TAG]
+        if event.tag not in _TAGS:
+            self._refuse(event, f"the tag {shown} is of no type of JSON; remove it")
+        if event.tag not in _fitting_tags(event):
+            self._refuse(event, f"the tag {shown} does not fit its value")
 
     def _add_key(self, event: yaml.ScalarEvent) -> None:
         """Note the key of a mapping, or refuse its second occurrence."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kavip.api.service import Service
 from kavip.cli.sources import files
 from kavip.cli.sources.files import load, read_all
 from kavip.errors import BadFile
@@ -26,7 +27,14 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("a: 1\n---\nb: 2\n---\nc: }\n", "document 3, line 5: not YAML: "),
         ("a: 1\n---\nb: *nowhere\n", "document 2, line 3: not YAML: found undefined alias"),
         ("a: 1\n---\na: {{ .Values.a }}\n", "line 3: a template of Helm; render it first: "),
-        ("!!python/object/apply:os.system [true]", "document 1, line 1: not YAML: could not determine a constructor"),
+        ("!!python/object/apply:os.system [true]", "document 1, line 1: the tag !!python/object/apply:os.system is of"),
+        ("a: 1\nb: !!timestamp 2026-01-01", "document 1, line 2: the tag !!timestamp is of no type of JSON; remove it"),
+        ("a: !<a%1b> b", r"document 1, line 1: the tag a\x1b is of no type of JSON; remove it"),
+        ("a: !!bool x", "document 1, line 1: the tag !!bool does not fit its value"),
+        ('a: !!int ""', "document 1, line 1: the tag !!int does not fit its value"),
+        ('!!float "": 1', "document 1, line 1: the tag !!float does not fit its value"),
+        ("!!set [a]", "document 1, line 1: the tag !!set is of no type of JSON; remove it"),
+        ("a: !!map x", "document 1, line 1: the tag !!map does not fit its value"),
         ("a: 1\n---\n" + BOMB, "document 2, line 8: aliases repeat more than 100000 nodes"),
         ("a: &a\n  b: *a\n", "document 1, line 2: the alias *a is in the collection to which it refers"),
         (SERVICE % "a" + "  name: b\n", 'document 1, line 5: the key "name" occurs twice in one object'),
@@ -34,7 +42,8 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("{~: 1}", "document 1, line 1: not YAML: a key is no text, number or boolean, or occurs twice"),
         ('{"a": 1}\n{"b": {"c": 1,\n"c": 2}}', 'document 2, line 2: the key "c" occurs twice in one object'),
         ("a: ü\n---\nb: 1\nc: \x00", "line 4: not YAML: control characters are not allowed"),
-        ("a: " + "9" * 5000, "document 1: not YAML: "),
+        ("a: 1\nb: " + "9" * 5000, "document 1, line 2: not YAML: a number has too many digits"),
+        ("items: []\nkind: 0x" + "f" * 5000, "document 1, line 2: not YAML: a number has too many digits"),
         ('{"a": ' + "9" * 5000 + "}", "document 1, line 1: a number has too many digits"),
         ('{"a": {"\\u001b[31m": 1, "\\u001b[31m": 2}}', 'document 1, line 1: the key "\\x1b[31m" occurs twice'),
         ("- 1", "document 1, line 1: not a Kubernetes object: want apiVersion, kind and metadata"),
@@ -43,12 +52,12 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         (SERVICE % "a" + "spec: {'ports[99]': 1}", "document 1, line 5: Service default/a: spec.ports[99]: unknown"),
         (SERVICE % "a" + "spec: {ports: [{port: 80}], 'ports[99]': 1}", "document 1, line 5: Service default/a: spec"),
         (
-            SERVICE % "a" + "spec: {ports: [{port: 80}], 'ports[\u00b2]': 1}",
-            "document 1, line 5: Service default/a: sp",
+            SERVICE % "a" + f"spec: {{ports: [], ? 'ports[{'9' * 5000}]' : 1}}",
+            "document 1, line 5: Service default/a: spec.ports[999",
         ),
         (
-            SERVICE % "a" + "  labels: {x: !!timestamp 2026-01-01}",
-            "document 1, line 5: Service default/a: metadata.labels",
+            SERVICE % "a" + "spec: {ports: [{port: 80}], 'ports[\u00b2]': 1}",
+            "document 1, line 5: Service default/a: sp",
         ),
         (
             '{"apiVersion": "v1", "kind": "Service", "spec": {"\\ud800": 1}}',
@@ -175,6 +184,16 @@ def test_keys_are_text_as_for_kubectl(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(SERVICE % "a" + notes)
     (found,) = load([tmp_path])
     assert found.metadata.annotations == {"1": "a", "16": "b", "true": "c", "1.5": "d", "2026-01-01": "e"}
+
+
+def test_the_tags_of_the_types_of_json_are_read(tmp_path: Path) -> None:
+    """Also on quoted text, as YAML allows."""
+    notes = "  annotations: !!map {a: !!str 5, b: ! six, !!int '7': !!str ''}\n"
+    (tmp_path / "a.yaml").write_text(SERVICE % "a" + notes + "spec: {ports: !!seq [{port: !!int '80'}]}")
+    (found,) = load([tmp_path])
+    assert isinstance(found, Service)
+    assert found.metadata.annotations == {"a": "5", "b": "six", "7": ""}
+    assert [each.port for each in found.spec.ports or ()] == [80]
 
 
 def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
