@@ -8,6 +8,7 @@ read.
 
 import json
 import re
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
@@ -55,7 +56,11 @@ _LONGEST_TAG: Final = 100  # characters of one that is shown
 
 
 class _Loader(yaml.CSafeLoader):
-    """YAML as Kubernetes reads it: dates are text, and so are keys that look like numbers or booleans."""
+    """
+    YAML as Kubernetes reads it.
+
+    Dates and numbers of base 60, such as ``1:30``, are text; so are keys that look like numbers or booleans.
+    """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         node.value = [(self._as_text(key), value) for key, value in node.value]
@@ -81,9 +86,14 @@ class _Loader(yaml.CSafeLoader):
         return int(self.construct_yaml_int(node))
 
 
+def _without_base_60(pattern: re.Pattern[str]) -> re.Pattern[str]:
+    """*pattern* for texts without a colon; of null, booleans and numbers, only numbers of base 60 have one."""
+    return re.compile(f"(?=[^:]*\\Z)(?:{pattern.pattern})", pattern.flags)
+
+
 _Loader.add_constructor(_INT, _Loader.construct_bounded_int)
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != f"{_PREFIX}timestamp"]
+    first: [(tag, _without_base_60(pattern)) for tag, pattern in resolvers if tag != f"{_PREFIX}timestamp"]
     for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
 _RESOLVER: Final[Any] = _Loader("")
@@ -134,8 +144,8 @@ def _json(where: str, text: str) -> list[Document] | None:
 def _without_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise KeyError(next(key for key in keys if keys.count(key) > 1))
+        counts = Counter(key for key, _ in pairs)
+        raise KeyError(next(key for key, count in counts.items() if count > 1))
     return found
 
 

@@ -1,6 +1,7 @@
 """Objects from files: errors name file, document and line, and no file can harm the reader."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -184,6 +185,25 @@ def test_keys_are_text_as_for_kubectl(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(SERVICE % "a" + notes)
     (found,) = load([tmp_path])
     assert found.metadata.annotations == {"1": "a", "16": "b", "true": "c", "1.5": "d", "2026-01-01": "e"}
+
+
+def test_numbers_of_base_60_are_text(tmp_path: Path) -> None:
+    """Kubernetes reads them so; PyYAML would need a time that grows with the square of their length."""
+    (tmp_path / "a.yaml").write_text(
+        SERVICE % "a" + f"  annotations: {{a: 1:30, b: -1:30.5, 1:30: c, d: 1{':1' * 9999}}}\n"
+    )
+    (found,) = load([tmp_path])
+    assert found.metadata.annotations == {"a": "1:30", "b": "-1:30.5", "1:30": "c", "d": f"1{':1' * 9999}"}
+
+
+def test_a_key_that_occurs_twice_is_found_quickly(tmp_path: Path) -> None:
+    """The time does not grow with the square of the number of keys."""
+    file = tmp_path / "a.json"
+    file.write_text("{" + "".join(f'"{number}": 0, ' for number in range(50_000)) + '"49999": 0}')
+    started = time.process_time()
+    with pytest.raises(BadFile, match='the key "49999" occurs twice in one object'):
+        load([file])
+    assert time.process_time() - started < 5  # counting each key anew takes 20
 
 
 def test_the_tags_of_the_types_of_json_are_read(tmp_path: Path) -> None:
