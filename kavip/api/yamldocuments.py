@@ -277,7 +277,7 @@ class _Size:
         if keys is None:
             return
         if event.value in keys:
-            self._refuse(event, f'the key "{event.value}" occurs twice in one object')
+            self._refuse(event, f'the key "{one_line(event.value)}" occurs twice in one object')
         keys.add(event.value)
 
     def _count(self, nodes: int, *, anchor: str = "") -> None:

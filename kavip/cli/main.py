@@ -19,6 +19,7 @@ import click
 from kavip import __version__, names
 from kavip.cli import commands
 from kavip.cli.commands import shellcompletion
+from kavip.cli.printing import echo
 from kavip.errors import BadFiles, KavipError, SettingsError
 from kavip.settings import Settings, unknown_variables
 
@@ -128,17 +129,17 @@ def main() -> None:
     except click.exceptions.Abort:
         sys.exit(130)
     except click.ClickException as error:
-        click.echo(f"kavip: {error.format_message()}", err=True)
+        echo(f"kavip: {error.format_message()}", err=True)
         sys.exit(error.exit_code)
     except KavipError as error:
         for each in error.errors if isinstance(error, BadFiles) else (error,):
-            click.echo(f"kavip: {each}", err=True)
+            echo(f"kavip: {each}", err=True)
         sys.exit(2)
     except OSError as error:  # such as an invalid address or a port in use
         if error.errno in _NO_ROOM:
-            click.echo(f"kavip: cannot write: {error.strerror}", err=True)
+            echo(f"kavip: cannot write: {error.strerror}", err=True)
         else:
-            click.echo(f"kavip: cannot listen or connect: {error}; see the --*-host and --*-port settings", err=True)
+            echo(f"kavip: cannot listen or connect: {error}; see the --*-host and --*-port settings", err=True)
         sys.exit(2)
 
 

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from kavip.api.meta import Identity, Wire, field
+from kavip.api.text import one_line
 from kavip.errors import (
     AlreadyExists,
     ApiError,
@@ -275,6 +276,6 @@ def _one_line(error: Exception) -> str:
 
 
 def _clipped(text: str) -> str:
-    """One line of at most 500 characters: messages of the API server can quote whole objects."""
-    line = " ".join(text.split())
+    """One printable line of at most 500 characters: messages of the API server can quote whole objects."""
+    line = one_line(text)
     return line if len(line) <= 500 else line[:497] + "..."

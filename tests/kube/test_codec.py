@@ -112,6 +112,14 @@ def test_retry_after_is_taken_from_the_header_or_the_status() -> None:
     assert codec.error_of(429, b"", retry_after="Wed, 21 Oct 2026 07:28:00 GMT").retry_after is None
 
 
+def test_the_message_of_a_status_is_one_printable_line() -> None:
+    """It may quote what a user wrote."""
+    found = codec.error_of(403, json.dumps({"message": "denied \x1b]0;P\x07\n\u202e" + "x" * 600}).encode())
+    assert found.message.startswith(r"denied \x1b]0;P\x07 \u202exxx")
+    assert found.message.isprintable()
+    assert len(found.message) == 500
+
+
 def test_a_body_that_is_no_status_is_not_quoted() -> None:
     """The error page of a proxy does not get into a log."""
     found = codec.error_of(502, b"<html>s3cret</html>", phrase="Bad Gateway")

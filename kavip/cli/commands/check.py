@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from kavip.cli import flags
+from kavip.cli.printing import echo
 
 
 @click.command()
@@ -46,18 +47,18 @@ def check(
 
     contents = files.read_all(paths)
     for error in contents.unread:
-        click.echo(f"kavip: {error}", err=True)
+        echo(f"kavip: {error}", err=True)
     given = [each.object for each in contents.found]
     listing = asyncio.run(cluster.list_for_plan(kubeconfig, context=context, given=given)) if live else None
     settings = settings_in(listing, PolicyOptions.of(**policy))
     simulated = simulate.admit(given, group_namespaces=group_namespaces, settings=settings, cluster=listing)
     places = {each.key: str(each) for each in contents.found}
     for line in planoutput.warnings(simulated, places):
-        click.echo(line, err=True)
+        echo(line, err=True)
     if output != "text":
         click.echo(structured(planoutput.check_data(simulated), output))
     else:
         for line in planoutput.refusals(simulated, places):
-            click.echo(line)
+            echo(line)
     found = simulated.warned if strict else simulated.refused
     sys.exit(2 if contents.unread else 1 if found else 0)

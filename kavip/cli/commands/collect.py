@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from kavip.cli import flags
+from kavip.cli.printing import echo
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -100,7 +101,7 @@ def collect(
             write(place, packed)
         except OSError as error:
             raise SettingsError(f"--output {target}: cannot be written: {error.strerror}") from None
-        click.echo(str(target))
+        echo(str(target))
     _print(missing)
     sys.exit(1 if missing else 0)
 
@@ -108,11 +109,11 @@ def collect(
 def _progress(step: str) -> None:
     """Show what is read now, on a terminal."""
     if sys.stderr.isatty():
-        click.echo(f"kavip: reading {step}", err=True)
+        echo(f"kavip: reading {step}", err=True)
 
 
 def _print(missing: "Collection[Missing]") -> None:
     for each in sorted(missing)[:_SHOWN]:
-        click.echo(f"kavip: missing: {each.what}: {each.why}", err=True)
+        echo(f"kavip: missing: {each.what}: {each.why}", err=True)
     if len(missing) > _SHOWN:
-        click.echo(f"kavip: missing: {len(missing) - _SHOWN} more, see index.json", err=True)
+        echo(f"kavip: missing: {len(missing) - _SHOWN} more, see index.json", err=True)

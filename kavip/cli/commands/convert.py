@@ -14,6 +14,7 @@ import click
 from kavip.cli import flags
 from kavip.cli.commands.progress import Progress
 from kavip.cli.commands.rewriting import rewrite
+from kavip.cli.printing import echo
 from kavip.names import Reason
 
 if TYPE_CHECKING:
@@ -102,12 +103,12 @@ async def _convert(kubeconfig: str, context: str, options: _Options) -> int:
         listing = await cluster.list_for_conversion(client, namespaces)
         plan = plan_conversion(listing, scope)
         for note in listing.notes:
-            click.echo(f"kavip: {note}", err=True)
+            echo(f"kavip: {note}", err=True)
         if options.pool:
             click.echo(conversionoutput.pool(options.pool, plan.without_pool) if plan.without_pool else "", nl=False)
             return 0
         for line in conversionoutput.remarks(plan):
-            click.echo(line, err=True)
+            echo(line, err=True)
         if not options.dry_run:
             return await _carry_out(client, plan, options.timeout)
     if options.output != "text":
@@ -144,7 +145,7 @@ async def _carry_out(client: "Client", plan: "ConversionPlan", timeout: float) -
                 if refusal.reason is Reason.PENDING:
                     break  # kavip does not act, so the next Service would only wait too
     if not plan.rows:
-        click.echo("no Service has externalIPs that kavip serves", err=True)
+        echo("no Service has externalIPs that kavip serves", err=True)
     return 1 if failed else 0
 
 
@@ -181,11 +182,11 @@ def _rewrite(paths: tuple[Path, ...], options: _Options) -> int:
             continue
         found = externalips.conversion_of(service, sharing_key=sharing.get(key, ""))
         if isinstance(found, Refusal):
-            click.echo(f"{key}: not converted: {cause(found)}", err=True)
+            echo(f"{key}: not converted: {cause(found)}", err=True)
             refused += 1
         elif found is not None:
             needing = {each: annotated(**{SHARING_KEY_ANNOTATION: sharing[each]}) for each in connected.get(key, ())}
             patches = {**needing, **patches, key: found.patch}
         elif service.spec.external_ips:
-            click.echo(f"{key}: left as it is: {NOT_SERVED}", err=True)
+            echo(f"{key}: left as it is: {NOT_SERVED}", err=True)
     return rewrite(manifests, patches, unread=unread, refused=refused, dry_run=options.dry_run)

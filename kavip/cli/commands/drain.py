@@ -11,6 +11,7 @@ import click
 
 from kavip.cli import flags
 from kavip.cli.commands.progress import Progress
+from kavip.cli.printing import echo
 from kavip.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -36,17 +37,17 @@ def drain(*, node: str, wait: bool, timeout: float, kubeconfig: str, context: st
     from kavip.cli.sources.drain import set_drain
 
     asyncio.run(set_drain(node, "true", kubeconfig=kubeconfig, context=context))
-    click.echo(f"node/{node} drain requested")
+    echo(f"node/{node} drain requested")
     if not wait:
         return
     telemetry.configure_logging("critical", "text")  # the watch starts again by itself
 
     found = asyncio.run(_wait_until_drained(node, timeout, kubeconfig, context))
     if found.is_done:
-        click.echo(f"node/{node} drained")
+        echo(f"node/{node} drained")
     else:
         for line in found.lines():
-            click.echo(f"kavip: after {timeout:g} s {line}", err=True)
+            echo(f"kavip: after {timeout:g} s {line}", err=True)
         sys.exit(1 if found.held or found.undrained else 2)
 
 
@@ -90,6 +91,6 @@ def undrain(*, node: str, kubeconfig: str, context: str) -> None:
     from kavip.cli.views.drain import still_drained
 
     found = asyncio.run(set_drain(node, None, kubeconfig=kubeconfig, context=context))
-    click.echo(f"node/{node} undrained")
+    echo(f"node/{node} undrained")
     for line in still_drained(found):
-        click.echo(f"kavip: {line}", err=True)
+        echo(f"kavip: {line}", err=True)

@@ -15,6 +15,7 @@ import click
 from kavip.cli import flags
 from kavip.cli.commands.progress import Progress
 from kavip.cli.commands.rewriting import rewrite
+from kavip.cli.printing import echo
 
 if TYPE_CHECKING:
     from kavip.api.handover import HandedService
@@ -161,7 +162,7 @@ def _print_plan(plan: "ImportPlan", request: _Given) -> int:
     from kavip.cli.views import importingoutput
 
     for line in importingoutput.remarks(plan):
-        click.echo(line, err=True)
+        echo(line, err=True)
     click.echo(importingoutput.text(plan, request.output))
     return 1 if plan.remarks or plan.refused else 0
 
@@ -169,7 +170,7 @@ def _print_plan(plan: "ImportPlan", request: _Given) -> int:
 def _print_nothing(plan: "ImportPlan", request: _Given, source: str) -> None:
     """Say that *source* has nothing of the other load balancer: probably it is the wrong one."""
     if not (plan.rows or plan.remarks or plan.imported.pools):
-        click.echo(f"kavip: nothing of {request.provider.name} is in the {source}", err=True)
+        echo(f"kavip: nothing of {request.provider.name} is in the {source}", err=True)
 
 
 # --- a cluster --------------------------------------------------------------------------------------------------------
@@ -184,7 +185,7 @@ async def _import_cluster(request: _Given, kubeconfig: str, context: str) -> int
         listing = await cluster.list_for_conversion(client, namespaces)
         found = await foreign.list_objects(request.name, client)
         for note in (*listing.notes, *found.notes):
-            click.echo(f"kavip: {note}", err=True)
+            echo(f"kavip: {note}", err=True)
         services, imported = await foreign.list_services(client, namespaces), request.imported(found.objects)
         known = listing if request.hand_over else with_imported(listing, imported)
         plan = plan_import(imported, request.provider, services, known, scope)
@@ -198,7 +199,7 @@ async def _hand_over(client: "Client", plan: "ImportPlan", request: _Given) -> i
     from kavip.cli.views import importingoutput
 
     for line in importingoutput.service_remarks(plan):
-        click.echo(line, err=True)
+        echo(line, err=True)
     failed = len(plan.refused)
     with Progress() as progress:
         run = _Run(client, request.timeout, Announcements(client, request.provider), progress)
@@ -213,7 +214,7 @@ async def _hand_over(client: "Client", plan: "ImportPlan", request: _Given) -> i
             progress.echo(f"{keys}: handed over ({number} of {len(plan.units)})")
     stuck = [row.key for unit in plan.units for row in unit if row.service.has_foreign_class]
     if stuck and not request.provider.withdraws:
-        click.echo(
+        echo(
             f"{request.provider.name} may announce {', '.join(stuck)} until its speakers restart: it does not look at "
             "Services that have lost its class; kubectl rollout restart daemonset -n metallb-system",
             err=True,
@@ -271,10 +272,10 @@ def _import_files(request: _Given, paths: tuple[Path, ...]) -> int:
         _print_nothing(plan, request, "files")
     if request.hand_over:
         for line in importingoutput.service_remarks(plan):
-            click.echo(line, err=True)
+            echo(line, err=True)
         patches = {row.key: row.patch for row in plan.rows if not row.refusals}
         return rewrite(manifests, patches, unread=unread, refused=len(plan.refused), dry_run=False)
     for error in unread:
-        click.echo(f"kavip: {error}", err=True)
+        echo(f"kavip: {error}", err=True)
     status = _print_plan(plan, request)
     return 2 if unread else status

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from kavip.cli import flags
+from kavip.cli.printing import echo
 
 if TYPE_CHECKING:
     from kavip.admission.chain import PolicyOptions
@@ -80,7 +81,7 @@ def _print_remarks(simulated: "Simulation") -> None:
         *planoutput.refusals(simulated),
         *planoutput.exclusions(simulated),
     ):
-        click.echo(line, err=True)
+        echo(line, err=True)
 
 
 def _print_diff(
@@ -101,7 +102,7 @@ def _print_diff(
     _print_remarks(simulated)
     found = diff.diff_of(simulated, listing)
     for each in found.pending:
-        click.echo(str(each), err=True)
+        echo(str(each), err=True)
     if output != "text":
         click.echo(structured(diff.data(found), output))
     elif found:

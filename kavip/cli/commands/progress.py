@@ -13,6 +13,7 @@ from typing import Final, Self
 import click
 
 from kavip.api.text import one_line
+from kavip.cli.printing import echo
 
 _CLEAR: Final = "\r\x1b[K"
 
@@ -47,5 +48,5 @@ class Progress:
         """Print *line* above the line."""
         text = self._text
         self.show("")
-        click.echo(line, err=err)
+        echo(line, err=err)
         self.show(text)

@@ -11,6 +11,7 @@ import click
 
 from kavip import names
 from kavip.cli import flags
+from kavip.cli.printing import echo
 
 if TYPE_CHECKING:
     from kavip.cli.views.simulate import Simulation
@@ -86,7 +87,7 @@ def render(
     problems = planoutput.template_problems(simulated, group)
     refusals = planoutput.refusals(simulated)
     for line in (*problems, *planoutput.untried_templates(simulated, group), *refusals):
-        click.echo(line, err=True)
+        echo(line, err=True)
     if shape is None:
         _print_texts(simulated, group)
     if shape is None or refusals or problems:
@@ -129,7 +130,7 @@ def _print_pods(groups: Sequence["StaticGroup"], shape: str, *, image: str) -> N
     from kavip.cli.views import static, staticplatforms
 
     if image == _IMAGE:
-        click.echo(f"the pods run {image}: name the image that their nodes have, or can pull, with --image", err=True)
+        echo(f"the pods run {image}: name the image that their nodes have, or can pull, with --image", err=True)
     if shape == "butane":
         _print_objects([staticplatforms.butane(groups)])
     elif shape == "machineconfig":
@@ -137,7 +138,7 @@ def _print_pods(groups: Sequence["StaticGroup"], shape: str, *, image: str) -> N
     else:
         for each in groups if shape in staticplatforms.FOLDERS else ():
             path = staticplatforms.path_on_node(each, shape)
-            click.echo(f"{each.key}: belongs into {path} on each node", err=True)
+            echo(f"{each.key}: belongs into {path} on each node", err=True)
         _print_objects(map(static.static_pod, groups))
 
 
@@ -159,7 +160,7 @@ def _print_requirements(groups: Sequence["StaticGroup"], simulated: "Simulation"
         config = each.config_map["data"][names.CONFIG_KEY]
         lacking = staticnodes.lacking_families(config, nodes) if group.spec.unicast_enabled else ()
         for line in (*lacking, *static.required_files(each)):
-            click.echo(f"{each.key}: {line}", err=True)
+            echo(f"{each.key}: {line}", err=True)
 
 
 def _write_units(groups: Sequence["StaticGroup"], simulated: "Simulation", folder: Path | None) -> None:

@@ -5,7 +5,7 @@ What the commands share that rewrite Services in manifests.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
+from kavip.cli.printing import echo
 
 if TYPE_CHECKING:
     from kavip.cli.sources.rewrite import Manifest
@@ -32,7 +32,7 @@ def rewrite(
     changed, failed = rewritten_all(manifests, patches)
     for manifest, text in changed:
         if dry_run:
-            click.echo(unified(manifest.text, text, manifest.where))
+            echo(unified(manifest.text, text, manifest.where))
             continue
         try:
             manifest.write(text)
@@ -40,9 +40,9 @@ def rewrite(
             failed.append(unwritten)
         else:
             keys = [each.service.key for each in manifest.services if each.service.key in patches]
-            click.echo(f"{manifest.where}: rewritten: {', '.join(keys)}", err=str(manifest.file) == "-")
+            echo(f"{manifest.where}: rewritten: {', '.join(keys)}", err=str(manifest.file) == "-")
     for error in (*unread, *failed):
-        click.echo(f"kavip: {error}", err=True)
+        echo(f"kavip: {error}", err=True)
     if unread or failed:
         return 2
     if dry_run:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from kavip.cli import flags
+from kavip.cli.printing import echo
 
 if TYPE_CHECKING:
     from kavip.cli.views.status import StatusReport
@@ -60,7 +61,7 @@ def _print_and_exit(found: "StatusReport", form: str) -> NoReturn:
     from kavip.cli.views.statusoutput import output
 
     for note in found.notes:
-        click.echo(f"kavip: {note}", err=True)
+        echo(f"kavip: {note}", err=True)
     if text := output(found, form, style=flags.problem_style(), columns=flags.terminal_columns()):
         click.echo(text)
     sys.exit(found.status)
@@ -75,10 +76,10 @@ async def _watch(kubeconfig: str, context: str, namespace: str, form: str) -> No
     async for listing in watch_status(kubeconfig, context=context, namespace=namespace):
         found = report(listing.objects, listing.notes)
         for note in () if noted else found.notes:
-            click.echo(f"kavip: {note}", err=True)
+            echo(f"kavip: {note}", err=True)
         if listing.watch_error != watch_error:
             lost = f"the API server does not answer ({listing.watch_error}): the output may be outdated"
-            click.echo(f"kavip: {lost if listing.watch_error else 'the API server answers again'}", err=True)
+            echo(f"kavip: {lost if listing.watch_error else 'the API server answers again'}", err=True)
         text = output(found, form, style=flags.problem_style(), columns=flags.terminal_columns())
         if text != before:
             at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}\n"

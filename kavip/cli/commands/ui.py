@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kavip.cli import flags
+from kavip.cli.printing import echo
 
 if TYPE_CHECKING:
     from kavip.cli.ui.board import Board, Moment
@@ -127,10 +128,10 @@ def _announcer() -> Callable[[str], None]:
     def announce(link: str) -> None:
         if next(links) == 1:
             click.echo(f"Open {link}")
-            click.echo("kavip: the link works once; Ctrl-C ends the page", err=True)
+            echo("kavip: the link works once; Ctrl-C ends the page", err=True)
         else:
             with suppress(OSError):  # standard error is closed; the page stays open
-                click.echo(f"kavip: the link was used; for another browser or tab: {link}", err=True)
+                echo(f"kavip: the link was used; for another browser or tab: {link}", err=True)
 
     return announce
 

@@ -21,7 +21,7 @@ from kavip.api.naming import NAME_REMEDY, is_name
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.api.slice import EndpointSlice
-from kavip.api.text import one_line
+from kavip.api.text import one_line, printable
 from kavip.api.typeproblem import short, type_problem
 from kavip.api.workload import ConfigMap
 from kavip.api.yamldocuments import Document, read
@@ -152,14 +152,15 @@ def files_in(path: Path) -> list[Path]:
     try:
         found = sorted(each for each in path.rglob("*") if each.suffix in _SUFFIXES and not each.is_dir())
     except OSError as error:
-        raise BadFile(str(path), f"cannot be read: {error.strerror}") from None
+        raise BadFile(_shown(path), f"cannot be read: {error.strerror}") from None
     if not found:
-        raise BadFile(str(path), f"no objects: the folder holds no file that ends in {', '.join(_SUFFIXES)}")
+        raise BadFile(_shown(path), f"no objects: the folder holds no file that ends in {', '.join(_SUFFIXES)}")
     return found
 
 
 def _shown(path: Path) -> str:
-    return "standard input" if str(path) == "-" else str(path)
+    """The name of *path* in messages; a line break in it begins no line."""
+    return "standard input" if str(path) == "-" else printable(str(path))
 
 
 def text_of(file: Path) -> tuple[str, str]:

@@ -42,6 +42,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("a: 1\n---\nb: {true: 1, yes: 2}\n", "document 2, line 3: not YAML: a key is no text, number or"),
         ("{~: 1}", "document 1, line 1: not YAML: a key is no text, number or boolean, or occurs twice"),
         ('{"a": 1}\n{"b": {"c": 1,\n"c": 2}}', 'document 2, line 2: the key "c" occurs twice in one object'),
+        ('"\\e[31m": 1\n"\\e[31m": 2', r'document 1, line 2: the key "\x1b[31m" occurs twice in one object'),
         ("a: ü\n---\nb: 1\nc: \x00", "line 4: not YAML: control characters are not allowed"),
         ("a: 1\nb: " + "9" * 5000, "document 1, line 2: not YAML: a number has too many digits"),
         ("items: []\nkind: 0x" + "f" * 5000, "document 1, line 2: not YAML: a number has too many digits"),
