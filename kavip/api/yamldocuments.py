@@ -19,6 +19,9 @@ from kavip.api.text import one_line
 from kavip.errors import BadFile
 
 _DEEPEST: Final = 200  # levels; Kubernetes' own objects have less than 30
+_MOST_NODES: Final = (
+    4_000_000  # of one text, 400 bytes each; a List of 20,000 Services with managedFields has 3.7 million
+)
 _MOST_ALIASED: Final = 100_000  # nodes that the aliases of one document may repeat
 _MOST_DIGITS: Final = 1000  # of a number in any base; Python cannot write one of more than 4,300 decimal digits
 _BLANKS: Final = " \t\r\n"
@@ -226,12 +229,17 @@ class _Size:
 
     where: str
     document: int = 0
+    nodes: int = 0
     aliased: int = 0
     stack: list[_Open] = field(default_factory=list)
     anchors: dict[str, int] = field(default_factory=dict)
 
     def add(self, event: Any) -> None:
         """Count one *event* of the parser."""
+        if isinstance(event, yaml.NodeEvent):
+            self.nodes += 1
+            if self.nodes > _MOST_NODES:
+                self._refuse(event, f"more than {_MOST_NODES} nodes in one file; split it")
         match event:
             case yaml.DocumentStartEvent():
                 self.document, self.aliased, self.anchors = self.document + 1, 0, {}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kavip.api import yamldocuments
 from kavip.api.service import Service
 from kavip.cli.sources import files
 from kavip.cli.sources.files import load, read_all
@@ -230,6 +231,17 @@ def test_a_device_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(files, "_LARGEST", 2 * 1024 * 1024)
     with pytest.raises(BadFile, match=r"/dev/zero: larger than 2 MiB; split it"):
         load([Path("/dev/zero")])
+
+
+def test_the_nodes_of_a_file_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In all of its documents, before anything is built: a node takes more memory than its two bytes of text."""
+    monkeypatch.setattr(yamldocuments, "_MOST_NODES", 9)
+    file = tmp_path / "a.yaml"
+    file.write_text("[1, 1, &a 1]\n---\n[1, *a, b: 1]\n")
+    with pytest.raises(BadFile, match=r"document 2, line 3: more than 9 nodes in one file; split it"):
+        load([file])
+    file.write_text(SERVICE % "a")
+    assert len(load([file])) == 1
 
 
 def test_folders_lists_and_other_kinds(tmp_path: Path) -> None:
