@@ -8,10 +8,20 @@ from typing import Any
 
 import yaml
 
+from kavip.api.text import printable
+
+
+class _Dumper(yaml.SafeDumper):
+    """A text with a character that is not printable, such as a bidirectional control, is escaped; others stay."""
+
+    def analyze_scalar(self, scalar: str) -> Any:
+        self.allow_unicode = all(printable(line) == line for line in scalar.split("\n"))
+        return super().analyze_scalar(scalar)
+
 
 def structured(value: Mapping[str, Any], form: str) -> str:
     """*value* in the *form* json or yaml, with sorted keys."""
     text = json.dumps(value, indent=2, sort_keys=True)
     if form == "json":
         return text
-    return yaml.safe_dump(json.loads(text), sort_keys=True, allow_unicode=True, width=200).rstrip("\n")
+    return str(yaml.dump(json.loads(text), Dumper=_Dumper, sort_keys=True, width=200)).rstrip("\n")
