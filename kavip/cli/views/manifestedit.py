@@ -8,6 +8,7 @@ change elsewhere, such as a field that an anchor shares, is refused.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,6 +18,9 @@ import yaml
 from kavip.reconcile.mergepatch import patched
 
 _STEP: Final = 2  # columns of a new level
+_NUMBER: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+\.?[0-9]*)[eE][-+]?[0-9]+|[-+]?0o[0-7]+")
+"""What is a number of YAML 1.2, and so for Kubernetes, but text for PyYAML."""
+_TEXT: Final = "tag:yaml.org,2002:str"
 _RESERVED: Final = frozenset("[]{}#&*!|>'\"%@`")
 
 
@@ -138,7 +142,15 @@ def _scalar(value: Any, *, in_flow: bool) -> str:
     if not isinstance(value, str) or in_flow:
         return _flow(value)
     is_plain = value.isprintable() and _RESERVED.isdisjoint(value) and ": " not in value
+    return value if is_plain and _is_text(value) else _flow(value)
+
+
+def _is_text(value: str) -> bool:
+    """Whether YAML reads *value* as the same text, and not as a number or a date, even one that does not exist."""
+    if _NUMBER.fullmatch(value):
+        return False
     try:
-        return value if is_plain and yaml.safe_load(value) == value else _flow(value)
+        node = yaml.compose(value, Loader=yaml.SafeLoader)
     except yaml.YAMLError:
-        return _flow(value)
+        return False
+    return isinstance(node, yaml.ScalarNode) and (node.tag, node.value) == (_TEXT, value)

@@ -79,6 +79,12 @@ spec:
         ("b: 1\na: 2", {"a": None}, "b: 1\n"),
         ('{\n  "a": 1\n}\n', {"b": "c"}, '{\n  "b": "c",\n  "a": 1\n}\n'),
         ("a: 'x'\n", {"a": "2001:10"}, 'a: "2001:10"\n'),
+        ("a: 'x'\n", {"a": "2001-99-99"}, 'a: "2001-99-99"\n'),
+        ("a: 'x'\n", {"a": "2001-09-09"}, 'a: "2001-09-09"\n'),
+        ("a: 'x'\n", {"a": "9" * 5000}, f'a: "{"9" * 5000}"\n'),
+        ("a: 'x'\n", {"a": "1e3"}, 'a: "1e3"\n'),
+        ("a: 'x'\n", {"a": "0o17"}, 'a: "0o17"\n'),
+        ("a: 'x'\n", {"a": "0x1e-3"}, "a: 0x1e-3\n"),
         ("a: 'x'\n", {"a": "# no comment"}, 'a: "# no comment"\n'),
     ],
 )
@@ -90,7 +96,7 @@ def test_each_style_is_edited_in_its_own_style(before: str, patch: dict[str, Any
 KEYS = st.sampled_from(["type", "externalIPs", "kavip.io/a", "b", "c: d", "ü"])
 TEXTS = st.one_of(
     st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]), max_size=8),
-    st.sampled_from(["yes", "1", "0x1f", "~", "2001:1", "a: b", "- x", "#", "'"]),
+    st.sampled_from(["yes", "1", "0x1f", "~", "0b_", "2001-99-99", "2001:1", "a: b", "- x", "#", "'"]),
 )
 TREES = st.recursive(
     st.one_of(TEXTS, st.booleans(), st.integers(), st.lists(TEXTS, max_size=3)),
