@@ -26,6 +26,8 @@ _MOST_ALIASED: Final = 100_000  # nodes that the aliases of one document may rep
 _MOST_DIGITS: Final = 1000  # of a number in any base; Python cannot write one of more than 4,300 decimal digits
 _BLANKS: Final = " \t\r\n"
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[([^\]]*)\]")
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
+_ESCAPE: Final = re.compile(r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|u([dD][89a-fA-F]..)|.)", re.DOTALL)
 _TEMPLATE: Final = re.compile(r"(?:^\s*|[:-] +)\{\{", re.MULTILINE)  # YAML would read {{ here as a map that is a key
 
 
@@ -140,8 +142,18 @@ def _json(where: str, text: str) -> list[Document] | None:
         except KeyError as error:
             problem = f'the key "{one_line(error.args[0])}" occurs twice in one object'
             raise BadFile(where, problem, document=number, line=line) from None
+        if (half := _lone_surrogate(text, begin, at)) is not None:
+            line += text.count("\n", begin, half)
+            raise BadFile(where, "a text holds half of a character (a lone surrogate)", document=number, line=line)
         documents.append(Document(number, content, line))
         line += text.count("\n", begin, at)
+
+
+def _lone_surrogate(text: str, begin: int, end: int) -> int | None:
+    """Where the JSON in *text* has an escape of one half of a character; Python reads it, but cannot write it."""
+    if _SURROGATE.search(text, begin, end) is None:
+        return None
+    return next((each.start() for each in _ESCAPE.finditer(text, begin, end) if each[1]), None)
 
 
 def _without_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

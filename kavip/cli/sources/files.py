@@ -230,7 +230,7 @@ def _template(content: Any) -> ConfigMap | None:
         return None
     try:
         found = msgspec.convert(content, ConfigMap)
-    except (msgspec.ValidationError, UnicodeEncodeError):
+    except msgspec.ValidationError:
         return None
     if not is_template(found):
         return None
@@ -274,9 +274,6 @@ def converted(kind: type[T], content: Any, where: str, document: Document, *, pa
         problem = type_problem(error, content, document, path)
         line = document.line(path, problem.keys)
         raise BadFile(where, f"{subject}: {problem.message}", document=document.number, line=line) from None
-    except UnicodeEncodeError:
-        text = f"{subject}: a text holds half of a character (a lone surrogate)"
-        raise BadFile(where, text, document=document.number, line=document.line(path)) from None
 
 
 def _type_of(content: Any) -> tuple[str, str]:

@@ -63,8 +63,14 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
             "document 1, line 5: Service default/a: sp",
         ),
         (
-            '{"apiVersion": "v1", "kind": "Service", "spec": {"\\ud800": 1}}',
-            "document 1, line 1: Service: a text holds",
+            '{"a": "\\\\ud800 \\ud83d\\ude00"}\n{"b": 1,\n"c": {"\\ud800": 1}}',
+            "document 2, line 3: a text holds half of a character (a lone surrogate)",
+        ),
+        ('{"a": "\\\\\\udE00"}', "document 1, line 1: a text holds half of a character"),
+        ('{"a": "\\uD83d\\ud83d\\ude00"}', "document 1, line 1: a text holds half of a character"),
+        (
+            '{"a": "\\\\ud83d\\ude00"}',
+            "document 1, line 1: a text holds half of a character (a lone surrogate)",
         ),
         ("kind: List\nitems: 5\n", "document 1, line 2: items: want a list"),
         ("apiVersion: v1\nkind: 5\n", "document 1, line 1: not a Kubernetes object: want apiVersion, kind"),
@@ -164,13 +170,6 @@ def test_a_wrong_type_in_json_is_named_with_its_key(tmp_path: Path) -> None:
     (error,) = read_all([file]).unread
     field = "KeepalivedGroup default/edge: spec.nodeSelector[node.example/edge]"
     assert str(error) == f'{file}, document 1, line 1: {field}: true: want a string; quote it: "true"'
-
-
-def test_half_a_character_in_an_object_of_no_use_is_skipped(tmp_path: Path) -> None:
-    """JSON can write it."""
-    file = tmp_path / "a.json"
-    file.write_text('{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "\\ud800": 1}')
-    assert load([file]) == []
 
 
 def test_the_items_of_a_list_of_one_kind_need_no_type(tmp_path: Path) -> None:
