@@ -19,7 +19,8 @@ from kavip.vrrp.packed import unpack
 
 CONFIG_KEYS: Final = (names.CONFIG_KEY, names.TAKE_OVER_KEY)
 """The keys of a group's ConfigMap that are in a bundle."""
-_PROGRAM: Final = re.compile(r"^([ \t]*\w*(?:script|notify)\w*)[ \t](?![^\n{]*\{[ \t]*$)[^\n]*$", re.MULTILINE)
+_SETTING: Final = re.compile(r"^([ \t]*(\w+))[ \t](?![^\n{]*\{[ \t]*$)[^\n]*$", re.MULTILINE)
+_RUNNING: Final = re.compile(r"script|notify")
 _METRIC: Final = re.compile(rf"(?:# (?:HELP|TYPE) )?{names.METRIC_PREFIX}\w{{1,100}}[ {{][^\n]{{0,1000}}")
 _LONGEST_LINE: Final = 4096
 
@@ -27,7 +28,12 @@ _LONGEST_LINE: Final = 4096
 def configurations(found: PublishedConfig) -> dict[str, bytes]:
     """The texts for keepalived in the ConfigMap of a group, by key; what they run is removed."""
     texts = {key: (found.data or {}).get(key, "") for key in CONFIG_KEYS}
-    return {key: _lines(_PROGRAM.sub(rf"\1 {REMOVED}", _unpacked(text))) for key, text in texts.items() if text}
+    return {key: _lines(_SETTING.sub(_without_program, _unpacked(text))) for key, text in texts.items() if text}
+
+
+def _without_program(setting: re.Match[str]) -> str:
+    """The line *setting* of a configuration, without what keepalived runs by it."""
+    return f"{setting[1]} {REMOVED}" if _RUNNING.search(setting[2]) else setting[0]
 
 
 def _unpacked(text: str) -> str:
