@@ -16,8 +16,8 @@ from kavip.api.address import Address, read_address
 from kavip.memo import KEEPS_NOTHING, Memory, recent
 from kavip.vrrp.addresslists import AddressList, read_line
 from kavip.vrrp.drain import NO_TURNS, Turns
-from kavip.vrrp.identity import Identity
-from kavip.vrrp.instances import NO_SOURCE
+from kavip.vrrp.identity import Identity, identity_of
+from kavip.vrrp.instances import NO_SOURCE, Model
 from kavip.vrrp.priorities import NO_HOMES
 from kavip.vrrp.tracking import LOCAL
 from kavip.vrrp.virtualips import VirtualIP, addresses_of, interfaces_of, is_anchor
@@ -73,6 +73,20 @@ NO_BLOCKS: Final[Mapping[str, "_Block"]] = MappingProxyType({})
 def running_instances(text: str, memory: Memory = KEEPS_NOTHING) -> Mapping[str, RunningInstance]:
     """The instances of *text*, by name."""
     return memory.last(_instances, "", text, memory)
+
+
+def instances_of(model: Model) -> Mapping[str, RunningInstance]:
+    """The same for the text of *model*."""
+    found = {
+        each.name: RunningInstance(each.name, identity_of(each), each.virtual_ips, each.carried)
+        for each in model.instances
+    }
+    return MappingProxyType(found)
+
+
+def has_instances(text: str) -> bool:
+    """Whether *text* has an instance."""
+    return next(_blocks(text), None) is not None
 
 
 def _instances(text: str, memory: Memory) -> Mapping[str, RunningInstance]:

@@ -49,13 +49,15 @@ def stage(
     leaving = frozenset(vip.address for vips in moving.values() for vip in vips)
     staged, new = [], []
     for each in wanted.instances:
-        kept = [vip for vip in each.virtual_ips if vip.address not in leaving]
         if each.name in running:
-            staying = moving.pop(each.name, [])
-            is_same = len(kept) == len(each.virtual_ips) and not staying and _agrees(each, running, memory)
-            staged.append(each if is_same else rebuilder.rebuild(running[each.name], [*kept, *staying]))
+            staying, is_left = moving.pop(each.name, []), not leaving.isdisjoint(each.carried)
+            if not (is_left or staying) and _agrees(each, running, memory):
+                staged.append(each)
+                continue
+            kept = [vip for vip in each.virtual_ips if vip.address not in leaving] if is_left else each.virtual_ips
+            staged.append(rebuilder.rebuild(running[each.name], [*kept, *staying]))
         elif each.anchor.address not in leaving:
-            new.append(replace(each, excluded=tuple(vip for vip in each.excluded if vip in kept)))
+            new.append(replace(each, excluded=tuple(vip for vip in each.excluded if vip.address not in leaving)))
     staged += [rebuilder.rebuild(running[name], vips) for name, vips in moving.items()]
     taken = {_place(each) for each in staged}
     staged += [each for each in new if _place(each) not in taken]
@@ -166,8 +168,7 @@ class _Rebuilder:
         runs_on, there = identity.anchor.interface, {vip.address: vip.interface for vip in run.virtual_ips}
         moved = {interface: runs_on}
         placed = {
-            vip.address: vip._replace(interface=there.get(vip.address) or moved.get(vip.interface, vip.interface))
-            for vip in vips
+            vip.address: vip.on(there.get(vip.address) or moved.get(vip.interface, vip.interface)) for vip in vips
         }
         for vip in () if is_shared else (identity.anchor, *identity.also):
             placed.setdefault(vip.address, vip)

@@ -39,6 +39,10 @@ class VirtualIP(NamedTuple):
         """In keepalived's form, always with the length: keepalived reads an empty ``/`` as ``/0``."""
         return f"{self.address}/{self.prefix}"
 
+    def on(self, interface: str) -> "VirtualIP":
+        """The same VIP on *interface*; itself if it is there: results that depend on it are found by identity."""
+        return self if self.interface == interface else self._replace(interface=interface)
+
 
 @lru_cache(MOST_READ)  # most stay the same from one plan to the next
 def host(address: Address, interface: str) -> VirtualIP:

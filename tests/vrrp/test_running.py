@@ -13,7 +13,7 @@ from kavip.api.group import PasswordAuth, SecretRef
 from kavip.memo import Memory
 from kavip.vrrp import config, running
 from kavip.vrrp.identity import identity_of
-from kavip.vrrp.running import first_nodes, running_instances, running_nodes
+from kavip.vrrp.running import first_nodes, instances_of, running_instances, running_nodes
 from tests.support import build
 from tests.vrrp.samples import NEW, annotated, conf, model, nodes, shared
 
@@ -34,6 +34,7 @@ def test_a_text_gives_back_its_instances(spec: dict[str, Any]) -> None:
     assert {name: each.identity for name, each in found.items()} == {
         each.name: identity_of(each) for each in wanted.instances
     }
+    assert found == instances_of(wanted)
     held = [str(vip.address) for each in found.values() for vip in each.virtual_ips]
     assert sorted(held) == ["192.0.2.130", "192.0.2.131", "192.0.2.9", "2001:db8::1"]
 

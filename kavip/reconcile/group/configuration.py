@@ -125,6 +125,8 @@ class ConfigurationBuilder:
 
     def _keeps_addresses(self, model: Model, complete: Model) -> bool:
         """Whether *model* has every address of *complete* that runs now: a switch must lose none."""
+        if complete is model:
+            return True
         running = frozenset[Address]().union(*(each.carried for each in self.running.values()))
         return _addresses(complete) & running <= _addresses(model)
 

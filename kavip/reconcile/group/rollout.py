@@ -119,13 +119,16 @@ def _plan_switchover(
     renewed = was_renewed or new_password_since(group.key, observed.agents) is not None
     settings = replace(settings_of(group), renewals=(running.settings.renewals if running else 0) + renewed)
     wanted = configuration.next or configuration.current
-    following = Revision(wanted.content, wanted.hash, settings, renewed, desired.links, wanted.is_packed)
+    following = Revision(
+        wanted.content, wanted.hash, settings, renewed, desired.links, wanted.is_packed, configuration.final
+    )
     current = Revision(
         configuration.current.content,
         configuration.current.hash,
         running.settings if running else settings,
         links=_current_links(running, following, desired),
         is_packed=configuration.current.is_packed,
+        model=configuration.model,
     )
     is_new = (
         configuration.next is not None
@@ -182,9 +185,13 @@ def target_of(existing: Existing, desired: Desired, switchover: Switchover | Non
 def _wanted_vips(desired: Desired) -> tuple[Mapping[str, Address], ...]:
     """The VIPs of *desired* by text, before and after a switch: a part for each instance, which stays the same."""
     memory, model, final = desired.members.memory, desired.configuration.model, desired.configuration.final
-    models = filter(None, (model, final if final is not model else None))
-    instances = [each for one in models for each in one.instances]
-    return tuple(memory.follow(_texts, _texts_after, each.name, each.virtual_ips) for each in instances)
+    models = ((memory, model), (memory.part("final"), final if final is not model else None))
+    return tuple(
+        part.follow(_texts, _texts_after, each.name, each.virtual_ips)
+        for part, one in models
+        if one is not None
+        for each in one.instances
+    )
 
 
 def _texts(vips: Iterable[VirtualIP]) -> Mapping[str, Address]:

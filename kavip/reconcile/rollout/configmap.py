@@ -19,14 +19,15 @@ from kavip.api.agentconfig import AgentConfig, RevisionConfig, decode_config
 from kavip.api.group import KeepalivedGroup
 from kavip.api.instant import instant_text, read_instant
 from kavip.api.workload import ConfigMap
-from kavip.memo import Memory
+from kavip.memo import Memory, recent
 from kavip.reconcile.rollout.poollinks import NO_LINKS, PoolLinks
 from kavip.vrrp import packed
 from kavip.vrrp.compact import Unreadable, in_full
 from kavip.vrrp.config import HASH_LENGTH
 from kavip.vrrp.groupspec import has_password
+from kavip.vrrp.instances import Model
 from kavip.vrrp.packed import compressed, decompressed, pack, unpacked
-from kavip.vrrp.running import RunningInstance, running_instances
+from kavip.vrrp.running import RunningInstance, has_instances, instances_of, running_instances
 
 MARGIN: Final = 1.0
 """Seconds after the instant at which the next text is published as the current one."""
@@ -67,7 +68,7 @@ class Revision:
 
     *content*: the text as the ConfigMap has it, maybe in the compact notation (:mod:`kavip.vrrp.compact`); if
     *is_packed*, what the ConfigMap has unpacked (:mod:`kavip.vrrp.packed`). *renewed*: with the password that is
-    mounted now, whichever one nodes run.
+    mounted now, whichever one nodes run. *model*: what the text was rendered from; then it need not be read.
     """
 
     content: str
@@ -76,6 +77,7 @@ class Revision:
     renewed: bool = False
     links: PoolLinks = NO_LINKS
     is_packed: bool = False
+    model: Model | None = field(default=None, compare=False, repr=False)
 
     @property
     def written(self) -> str:
@@ -104,7 +106,17 @@ class Revision:
     @cached_property
     def running(self) -> Mapping[str, RunningInstance]:
         """The VRRP instances of the text, by name."""
-        return running_instances(self.content)
+        return _running(self.content) if self.model is None else instances_of(self.model)
+
+    @property
+    def has_instances(self) -> bool:
+        """Whether the text has any; in less time than to read them."""
+        return has_instances(self.content)
+
+
+@recent(most=2)  # the current text and the next one
+def _running(content: str) -> Mapping[str, RunningInstance]:
+    return running_instances(content)
 
 
 @dataclass(frozen=True, slots=True)

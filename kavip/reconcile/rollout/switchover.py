@@ -75,7 +75,7 @@ def plan_switchover(
             return _last_seconds(published, published.next, published.switch_at, nodes=ask(published.next), now=now)
     if published is None:
         return Switchover(PublishedRevisions(current))  # if the ConfigMap is lost, nodes may run an older one
-    if following is None or not published.current.running or not (nodes := ask(following)):
+    if following is None or not published.current.has_instances or not (nodes := ask(following)):
         return Switchover(PublishedRevisions(following or current))  # no two nodes can disagree
     if problem := _oversized(current, following):
         return Switchover(PublishedRevisions(current), problem)
