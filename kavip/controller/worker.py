@@ -225,7 +225,7 @@ class Worker:
             log.exception("plan failed", kind=key.kind, key=key.name)
             self._snapshot.ledger.waiters.answer(key.name)  # another Service may take what this one was called for
             self.requeue_waiters()
-        if result != "done":
+        if result != "done" and key.kind is KeyKind.SERVICE:
             self._dirty_since[key] = since
         _RESULTS[key.kind, result].inc()
         _SECONDS[key.kind].observe(self._clock() - started)

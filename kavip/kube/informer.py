@@ -93,7 +93,11 @@ class Informer(Generic[T]):
         self._malformed: dict[str, str] = {}  # key -> the logged error
         self._version = ""  # the resourceVersion to watch from; "": list first
         self.seen_since = ""
-        """The resourceVersion since which subscribers were notified of every change, without a gap; "" before that."""
+        """
+        The resourceVersion since which subscribers were notified of every change; "" before that.
+
+        What came and went again between the last event of a watch and a requested list is not among the changes.
+        """
         self._failures = 0
         self._list_wanted = asyncio.Event()
         # numbers of lists: the last that was started, the last that was stored, the last that was requested

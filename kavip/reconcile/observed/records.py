@@ -2,7 +2,8 @@
 What the controller records of its own plans and writes, because no cache shows it yet or ever.
 
 Worker and writer keep it, decisions only read it. A new leader starts without it: then objects are applied once more,
-and what was in the way or refused is tried again.
+and what was in the way or refused is tried again. A process that leads again keeps the rest of it
+(:meth:`Records.settle`).
 """
 
 from collections.abc import Mapping
@@ -97,8 +98,21 @@ class Records:
         return {key: record.reservation for key, record in self.groups.items()}
 
     def settle(self) -> None:
-        """Forget what was reserved by writes: the caches show every write that was done."""
-        self.groups = {key: replace(record, reservation=GroupReservation()) for key, record in self.groups.items()}
+        """
+        Begin a term: forget what was reserved by writes, because the caches show every write that was done.
+
+        Since when a master was unknown is forgotten too: nobody asked the agents in between.
+        """
+        new = GroupRecord()
+        self.groups = {
+            key: replace(
+                record,
+                reservation=new.reservation,
+                unconfirmed=new.unconfirmed,
+                unconfirmed_masters=new.unconfirmed_masters,
+            )
+            for key, record in self.groups.items()
+        }
 
     def forget_group(self, group: str) -> None:
         """Forget a *group* that is gone."""

@@ -109,8 +109,9 @@ def _serve(
         assignment = allocation.with_recorded_group(found, service, group)
     problems = {key: record.excluded[key]} if key in record.excluded else None
     vips = ServiceVIPs.of(service, assignment.addresses if assignment else (), serving, problems=problems)
-    advertised, unconfirmed = advertised_state(vips, mastership), record.unconfirmed.get(key)
-    confirmed = throttle.confirmed_state(service, advertised, unconfirmed, mastership)
+    advertised = advertised_state(vips, mastership)
+    held = throttle.unconfirmed_of(service, advertised, record.unconfirmed.get(key), at=mastership.at)
+    confirmed = throttle.confirmed_state(service, advertised, held, mastership)
     desired = _Desired(assignment, programmed_state(vips), advertised, confirmed)
     plan = _difference(service, desired, record, now=now, probed_from=observed.agents.probed_from)
     pools = tuple(Key(KeyKind.POOL, name) for name in given_up.pools)

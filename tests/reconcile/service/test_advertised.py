@@ -12,7 +12,7 @@ from kavip.api.agent import NodeProblem, ProblemCode
 from kavip.api.service import Service, ServicePort
 from kavip.controller.prober import steady_since
 from kavip.reconcile.observed.agentstates import AgentStates, Contact, InstanceState, NodeState
-from kavip.reconcile.plan import Key, KeyKind
+from kavip.reconcile.plan import Key, KeyKind, Unconfirmed
 from kavip.snapshot import Object
 from tests.reconcile.group.settledgroup import with_pods
 from tests.reconcile.service.planning import VIP, WEB, conditions_of, web
@@ -99,6 +99,20 @@ def test_programmed_and_master_are_one_write() -> None:
     assert [notice.reason for notice in plan.events] == ["Programmed", "Master"]
     assert not simulation.service(WEB).writes
     assert not simulation.group().also
+
+
+@pytest.mark.parametrize("settle", [False, True])
+def test_another_uncertain_reason_lasts_from_its_beginning(settle: bool) -> None:
+    """A plan of the Service alone does not take the time of another reason, nor that of an earlier term."""
+    simulation = served()
+    say(simulation, n1=node("MASTER"), n2=node())
+    earlier = {WEB: Unconfirmed("NoMaster" if settle else "Unknown", since=-100.0)}
+    simulation.records.groups[GROUP] = replace(simulation.records.group(GROUP), unconfirmed=earlier)
+    if settle:
+        simulation.records.settle()
+    simulation.agents = AgentStates({GROUP: {"n1": node("FAULT"), "n2": node()}})
+    assert not simulation.plan_service(WEB).writes
+    assert condition(simulation) == ("True", "Master", f"node n1 holds {VIP}")
 
 
 def test_a_fail_over_is_one_write_and_no_event() -> None:
