@@ -13,9 +13,10 @@ from sys import intern
 from typing import Final
 
 from kavip.api.address import MOST_READ, Address, read_address
+from kavip.vrrp.tokens import WORD
 from kavip.vrrp.virtualips import VirtualIP, addresses_of, is_anchor
 
-_LINE: Final = re.compile(r"        ([0-9A-Fa-f:.]+)/([0-9]{1,3}) dev (\S+)")
+_LINE: Final = re.compile(rf"        ([0-9A-Fa-f:.]+)/([0-9]{{1,3}}) dev ({WORD})")
 _LONGEST: Final = 128  # characters of a line; one with an IPv6 address has 71 at most
 
 Lines = tuple[VirtualIP | None, ...]

@@ -26,6 +26,7 @@ from kavip.vrrp.compact import MOST_EXPANDED, encode
 from kavip.vrrp.instances import Instance, Model
 from kavip.vrrp.packed import MOST_UNPACKED, pack
 from kavip.vrrp.priorities import UNLISTED
+from kavip.vrrp.tokens import WORD
 from kavip.vrrp.tracking import TRACK_DIR
 from kavip.vrrp.virtualips import VirtualIP
 
@@ -47,7 +48,7 @@ _REMEDY: Final = "several groups, or a nodeSelector that picks fewer nodes"
 HASH_LENGTH: Final = 16
 
 _PLACE: Final = "\0"  # no text has it
-_SAFE: Final = re.compile(r"[A-Za-z0-9_.:/+=,-]{1,256}")
+_SAFE: Final = re.compile(WORD)
 
 
 class _Lines(str):

@@ -2,7 +2,7 @@
 What a published ``keepalived.conf`` makes its nodes run: its instances, and the nodes that take part.
 
 The published text is the record of what runs. Only texts that kavip wrote are read; others have no instances and no
-nodes.
+nodes. Each value is read in the form in which kavip writes it, because it may be written again.
 """
 
 import re
@@ -19,30 +19,35 @@ from kavip.vrrp.drain import NO_TURNS, Turns
 from kavip.vrrp.identity import Identity, identity_of
 from kavip.vrrp.instances import NO_SOURCE, Model
 from kavip.vrrp.priorities import NO_HOMES
+from kavip.vrrp.tokens import WORD
 from kavip.vrrp.tracking import LOCAL
 from kavip.vrrp.virtualips import VirtualIP, addresses_of, interfaces_of, is_anchor
 
 _OPEN: Final = "vrrp_instance "
-_INSTANCE: Final = re.compile(r"vrrp_instance (\S+) \{\n")
+_HEAD: Final = re.compile(r"^vrrp_instance ", re.MULTILINE)
+_INSTANCE: Final = re.compile(rf"vrrp_instance ({WORD}) \{{\n")
 _ROUTER_ID: Final = re.compile(r"^    virtual_router_id ([0-9]{1,3})$", re.MULTILINE)
-_INTERFACE: Final = re.compile(r"^    interface (\S+)$", re.MULTILINE)
+_INTERFACE: Final = re.compile(rf"^    interface ({WORD})$", re.MULTILINE)
 _VERSION: Final = re.compile(r"^    version ([23])$", re.MULTILINE)
-_INTERVAL: Final = re.compile(r"^    advert_int ([0-9.]+)$", re.MULTILINE)
+_INTERVAL: Final = re.compile(r"^    advert_int ([0-9]{1,3}(?:\.[0-9]{1,3})?)$", re.MULTILINE)
 _VIPS: Final = "\n    virtual_ipaddress {\n"
 _EXCLUDED: Final = "\n    virtual_ipaddress_excluded {\n"
 _UNICAST: Final = "\n    unicast_peer {\n"
 _AUTHENTICATED: Final = "\n    # kavip: authentication\n"
-_DEAD: Final = re.compile(r"^# kavip: dead (\S+)$", re.MULTILINE)
-_HOME: Final = re.compile(r"^# kavip: home (\S+) (\S+)$", re.MULTILINE)
-_SPREAD: Final = re.compile(r"^# kavip: spread (\S+)$", re.MULTILINE)
-_DRAINED: Final = re.compile(r"^# kavip: drained (\S+)(?: ([0-9]{1,9}))?$", re.MULTILINE)
-_LACKS: Final = re.compile(r"^# kavip: lacks (\S+) (\S+)$", re.MULTILINE)
-_PRIORITY: Final = re.compile(r"^    @(\S+) priority (\d+)$", re.MULTILINE)
+_DEAD: Final = re.compile(rf"^# kavip: dead ({WORD})$", re.MULTILINE)
+_HOME: Final = re.compile(rf"^# kavip: home ({WORD}) ({WORD})$", re.MULTILINE)
+_SPREAD: Final = re.compile(rf"^# kavip: spread ({WORD})$", re.MULTILINE)
+_DRAINED: Final = re.compile(rf"^# kavip: drained ({WORD})(?: ([0-9]{{1,9}}))?$", re.MULTILINE)
+_LACKS: Final = re.compile(rf"^# kavip: lacks ({WORD}) ({WORD})$", re.MULTILINE)
+_PRIORITY: Final = re.compile(rf"^    @({WORD}) priority ([0-9]{{1,3}})$", re.MULTILINE)
+_OTHER_NODE: Final = re.compile(
+    rf"^    @(?!{WORD} (?:priority [0-9]{{1,3}}|unicast_src_ip [0-9A-Fa-f:.]+)$|\^{WORD} nopreempt$)", re.MULTILINE
+)
 _NO_PREEMPT: Final = re.compile(r"^    (?:@\^\S+ )?nopreempt$", re.MULTILINE)
 _LOCAL: Final = f"\n        {LOCAL}"
 _NODE: Final = re.compile(
-    r"^ +@(?P<listed>\S+) priority \d+$|^ +@(?P<source>[^\s^]+) unicast_src_ip (?P<own>\S+)$"
-    r"|^ +@\^(?P<peer>\S+) (?P<accepted>[0-9A-Fa-f:.]+)(?: |$)",
+    rf"^ +@(?P<listed>{WORD}) priority [0-9]{{1,3}}$|^ +@(?P<source>{WORD}) unicast_src_ip (?P<own>\S+)$"
+    rf"|^ +@\^(?P<peer>{WORD}) (?P<accepted>[0-9A-Fa-f:.]+)(?: |$)",
     re.MULTILINE,
 )
 
@@ -87,6 +92,11 @@ def instances_of(model: Model) -> Mapping[str, RunningInstance]:
 def has_instances(text: str) -> bool:
     """Whether *text* has an instance."""
     return next(_blocks(text), None) is not None
+
+
+def is_read_in_full(text: str, found: Mapping[str, RunningInstance]) -> bool:
+    """Whether *found* are all instances of *text*, with all their lines for nodes: so it is with each text of kavip."""
+    return len(_HEAD.findall(text)) == len(found) and not _OTHER_NODE.search(text)
 
 
 def _instances(text: str, memory: Memory) -> Mapping[str, RunningInstance]:

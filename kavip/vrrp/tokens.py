@@ -14,6 +14,9 @@ from typing import Final
 MAX_LINE: Final = 512
 """Most bytes of a line that kavip writes and its agents accept: half of keepalived's limit."""
 
+WORD: Final = r"[A-Za-z0-9_.:/+=,-]{1,256}"
+"""A value in a text of kavip, as a regular expression: one plain word."""
+
 _ODD: Final = re.compile(r"[^\x20-\x7e]|[#!$@~\\']")
 _BLOCK: Final = re.compile(r"\{([^{}]*)\}")
 _MEANINGS: Final = {

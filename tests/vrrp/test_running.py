@@ -13,7 +13,7 @@ from kavip.api.group import PasswordAuth, SecretRef
 from kavip.memo import Memory
 from kavip.vrrp import config, running
 from kavip.vrrp.identity import identity_of
-from kavip.vrrp.running import first_nodes, instances_of, running_instances, running_nodes
+from kavip.vrrp.running import first_nodes, instances_of, is_read_in_full, running_instances, running_nodes
 from tests.support import build
 from tests.vrrp.samples import NEW, annotated, conf, model, nodes, shared
 
@@ -104,6 +104,17 @@ def test_any_text_can_be_read(text: str) -> None:
     assert not running_instances(text)
     running_nodes(text)
     assert not first_nodes(text)
+
+
+@pytest.mark.parametrize("spec", GROUPS.values(), ids=GROUPS)
+def test_what_kavip_writes_is_read_in_full(spec: dict[str, Any]) -> None:
+    """So a text with an instance or a line for a node that is not read is not kavip's."""
+    text = conf(build.group(no_preempt=True, **spec), SERVICES, nodes(2))
+    assert is_read_in_full(text, running_instances(text))
+    for part, edit in (("vrrp_instance ", "vrrp_instance $"), ("    @n1 priority ", "    @n1 priority 9999")):
+        edited = text.replace(part, edit, 1)
+        assert edited != text
+        assert not is_read_in_full(edited, running_instances(edited))
 
 
 def test_a_text_gives_back_its_first_nodes() -> None:

@@ -27,7 +27,7 @@ from kavip.vrrp.config import HASH_LENGTH
 from kavip.vrrp.groupspec import has_password
 from kavip.vrrp.instances import Model
 from kavip.vrrp.packed import compressed, decompressed, pack, unpacked
-from kavip.vrrp.running import RunningInstance, has_instances, instances_of, running_instances
+from kavip.vrrp.running import RunningInstance, has_instances, instances_of, is_read_in_full, running_instances
 
 MARGIN: Final = 1.0
 """Seconds after the instant at which the next text is published as the current one."""
@@ -113,6 +113,11 @@ class Revision:
         """Whether the text has any; in less time than to read them."""
         return has_instances(self.content)
 
+    @property
+    def has_form(self) -> bool:
+        """Whether the text has the form that kavip writes."""
+        return is_read_in_full(self.content, self.running)
+
 
 @recent(most=2)  # the current text and the next one
 def _running(content: str) -> Mapping[str, RunningInstance]:
@@ -197,7 +202,7 @@ def undamaged(published: PublishedRevisions, memory: Memory) -> PublishedRevisio
     """
     *published*, as it is written, without what somebody has edited; None: the text that nodes run is not known.
 
-    Agents refuse a text that does not have its hash, and keep theirs.
+    Agents refuse a text that does not have its hash, or not the form that kavip writes, and keep theirs.
     """
     texts, following = memory.state(_Texts), published.next
     current = texts.corrected(published.current)
@@ -231,7 +236,7 @@ class _Texts:
         same = next((each for each, text in self.by_hash.items() if text.content == revision.content), None)
         if same is not None and same != revision.hash:
             return replace(revision, hash=same)
-        if same is None and _hash_of(revision.text) != revision.hash:
+        if same is None and (_hash_of(revision.text) != revision.hash or not revision.has_form):
             return replace(revision, content=known.content, is_packed=known.is_packed) if known else None
         self.keep(revision)
         return revision

@@ -1,6 +1,7 @@
 """The text of a group is lost while VIPs wait for a switch: what the nodes report stays where it runs."""
 
 import base64
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
@@ -10,12 +11,12 @@ import pytest
 
 from kavip import names
 from kavip.api.group import Instances
-from kavip.reconcile.observed.agentstates import AgentStates
+from kavip.reconcile.observed.agentstates import AgentStates, Contact
 from kavip.reconcile.rollout import configmap
 from kavip.reconcile.rollout.peers import PATIENCE
 from kavip.reconcile.rollout.switchover import FROZEN
 from kavip.vrrp.packed import MARKER, compressed
-from kavip.vrrp.running import running_instances
+from kavip.vrrp.running import running_instances, running_nodes
 from kavip.vrrp.sharding import shard_of
 from tests.reconcile.group.settledgroup import WEB, serving, with_pods
 from tests.reconcile.rollout.switchingnodes import MULTICAST, SECOND, SECRET, SHARED, UNICAST, VIP, Site, is_done
@@ -107,6 +108,23 @@ def without_a_vip(data: Data) -> Data:
     return {**data, names.CONFIG_KEY: "".join(line for line in lines if f" {vip(0)}/" not in line)}
 
 
+def with_its_hash(data: Data, text: str) -> Data:
+    """Somebody has replaced the text by *text*, and the hash by that of *text*."""
+    config = msgspec.json.decode(data[names.AGENT_KEY])
+    config["configHash"] = configmap._hash_of(text)
+    return {**data, names.CONFIG_KEY: text, names.AGENT_KEY: msgspec.json.encode(config).decode()}
+
+
+def edited(text: str, line: str, edit: str) -> str:
+    """*text* with *edit* in place of the parts that match *line*."""
+    return re.sub(line, lambda _: edit, text, flags=re.MULTILINE)
+
+
+def with_another_name(data: Data) -> Data:
+    """Somebody has given an instance a name that agents refuse, and edited the hash as well."""
+    return with_its_hash(data, data[names.CONFIG_KEY].replace("vrrp_instance ", "vrrp_instance a;", 1))
+
+
 def without_a_hash(data: Data) -> Data:
     """Somebody has emptied the other key."""
     return {**data, names.AGENT_KEY: "{}"}
@@ -124,7 +142,7 @@ def lose(site: Site, how: Callable[[Data], Data] | None) -> None:
 
 
 EDITS: Final = (without_a_text, with_a_blank_text, with_garbage, with_a_comment)
-DAMAGE: Final = (*EDITS, without_a_vip, without_a_hash)
+DAMAGE: Final = (*EDITS, without_a_vip, without_a_hash, with_another_name)
 
 
 @pytest.mark.parametrize(
@@ -211,6 +229,36 @@ def test_an_edit_that_looks_like_a_text_is_no_record(is_new: bool) -> None:
     site.nodes[1].stuck = True
     site.pass_time(3.0)
     assert places(site.published.current.text) == ran
+
+
+@pytest.mark.parametrize(
+    ("line", "edit"),
+    [
+        *(
+            (r"^vrrp_instance .*", f"vrrp_instance {name} {{")
+            for name in ("a;b", 'a"b', "$X", "a#b", "\u0663", "a\x1b[2J", "x" * 5_000)
+        ),
+        ("^    interface .*", "    interface e;x"),
+        ("^    advert_int .*", "    advert_int 1.2.3"),
+        (" dev .*", " dev e;x"),
+        ("^    @n1 priority .*", f"    @n1 priority {'9' * 4_301}"),
+        ("^    @n1 priority .*", "    @n;1 priority 9"),
+        ("^global_defs", "# kavip: dead n1;2\nglobal_defs"),
+        ("^global_defs", "# kavip: home group/0 n1;2\nglobal_defs"),
+        ("^global_defs", "# kavip: lacks n1 e;x\nglobal_defs"),
+    ],
+)
+def test_a_value_that_kavip_never_writes_is_undone(line: str, edit: str) -> None:
+    """Also with the hash of the edited text, and while the agent of a node is silent."""
+    site = site_of(**UNICAST)
+    ran = places(site.published.current.text)
+    lose(site, lambda data: with_its_hash(data, edited(data[names.CONFIG_KEY], line, edit)))
+    site.simulation.agents = site.simulation.agents.with_contact(GROUP, "n1", contact=Contact(is_silent=True))
+    for _ in range(2):
+        site.simulation.group()
+    text = site.published.current.text
+    assert places(text) == ran
+    assert edit not in text and running_nodes(text).listed == {"n1", "n2"}
 
 
 def test_a_hash_of_another_text_is_corrected() -> None:
