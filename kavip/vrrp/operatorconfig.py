@@ -17,6 +17,7 @@ from kavip.api.naming import is_interface
 _INSTANCE: Final = "vrrp_instance"
 _COMMENTS: Final = ("#", "!")
 _INTERVAL: Final = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3})?")
+_NUMBER: Final = re.compile(r"[0-9]{1,3}")
 _PRIORITY: Final = 100
 _PASSWORD_BYTES: Final = 8
 
@@ -110,7 +111,7 @@ def _take(block: _Block, path: Sequence[str], words: list[str]) -> None:
     match tuple(path):
         case ():
             keyword, *values = words[1:] if words[0].startswith("@") else words
-            if keyword == "priority" and values and values[0].isdecimal():
+            if keyword == "priority" and values and _NUMBER.fullmatch(values[0]):
                 block.priorities.append(int(values[0]))
             elif values:
                 block.values[keyword] = values[0]
@@ -130,7 +131,7 @@ def _add(addresses: list[Address], text: str) -> None:
 
 def _instance(block: _Block, version: str) -> OperatorInstance | None:
     number = block.values.get("virtual_router_id", "")
-    if not block.addresses or not number.isdecimal() or not int(number):
+    if not block.addresses or not _NUMBER.fullmatch(number) or not int(number):
         return None
     family = block.addresses[0].family
     interface, interval = block.values.get("interface", ""), block.values.get("advert_int", "")

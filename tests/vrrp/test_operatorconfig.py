@@ -56,6 +56,15 @@ def test_instances_that_do_not_run_are_skipped(text: str) -> None:
     assert operatorconfig.read_instances(text) == ()
 
 
+def test_an_endless_number_is_ignored() -> None:
+    """Somebody has edited the text: Python refuses to read such a number."""
+    number = "9" * 4_301
+    text = conf(instance("a/b", 7, VIP, lines=[f"priority {number}"]))
+    assert [each.priority for each in operatorconfig.read_instances(text)] == [100]
+    text = text.replace("virtual_router_id 7", f"virtual_router_id {number}")
+    assert number in text and operatorconfig.read_instances(text) == ()
+
+
 def test_injected_text_is_ignored() -> None:
     """Injected text of a Service is not read as an interval or an interface."""
     text = conf(instance("a/b", 7, VIP, lines=['advert_int "1;rm"', "interface ../../x"]))
