@@ -23,6 +23,7 @@ _WORD: Final = re.compile(r"[a-z][a-z0-9_]*")
 _INLINE: Final = re.compile(r"[a-z0-9_]+ \{( [^{}\"]+)? \}")
 _TRACK_FILES: Final = frozenset({"track_file", "vrrp_track_file"})
 _BLOCKS: Final = frozenset({"global_defs", INSTANCE}) | _TRACK_FILES
+_PEERS: Final = "unicast_peer"
 _ADDRESS_BLOCKS: Final = frozenset({"virtual_ipaddress", "virtual_ipaddress_excluded"})
 _PATH: Final = re.compile(r'"(/[A-Za-z0-9_.-]+)+"')
 _WEIGHT: Final = re.compile(r"0|-?[1-9][0-9]{0,2}")
@@ -56,6 +57,7 @@ class InstanceDraft:
     priority: int = DEFAULT_PRIORITY
     virtual_ips: list[VirtualIP] = field(default_factory=list)
     tracks: list[Track] = field(default_factory=list)
+    has_peers: bool = False
 
     def finished(self) -> ConfiguredInstance:
         """The instance, as far as it was read."""
@@ -79,6 +81,8 @@ class InstanceDraft:
             case "interface":
                 if len(values) != 1:
                     return "interface wants one name"
+                if self.interface:
+                    return "interface stands twice"
                 self.interface = values[0]
             case "virtual_router_id":
                 self.router_id = _number(values, 1, MAX_ROUTER_ID)
@@ -86,6 +90,13 @@ class InstanceDraft:
             case "priority":
                 self.priority = _number(values, 1, 254)
                 return "" if self.priority else "priority wants a number from 1 to 254"
+        return ""
+
+    def take_block(self, keyword: str) -> str:
+        """Take the beginning of a block; the fault, or ""."""
+        if keyword == _PEERS and self.has_peers:
+            return f"{_PEERS} stands twice"
+        self.has_peers |= keyword == _PEERS
         return ""
 
     def take_address(self, words: list[str]) -> str:
@@ -186,9 +197,10 @@ class BlockParser:
                 return "a track file without a name of kavip's"
             self.tracks.add(name)
             self._track = name
+        fault = self.drafts[-1].take_block(keyword) if self._open == [INSTANCE] else ""
         self._open.append(keyword)
         self.keywords.add(keyword)
-        return ""
+        return fault
 
     def _keyword(self, words: list[str]) -> str:
         if self._open[0] in _TRACK_FILES:  # keepalived also accepts keywords here that overwrite files

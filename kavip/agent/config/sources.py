@@ -6,7 +6,7 @@ in FAULT.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from kavip.agent.config.blocks import split
@@ -17,11 +17,10 @@ from kavip.api.agent import NodeProblem, ProblemCode
 from kavip.vrrp.instances import LONE_PEER, NO_SOURCE
 
 _SOURCE: Final = r"^ +@{node} unicast_src_ip (\S+)$"
-_RUNNING: Final = re.compile(r"^ +unicast_src_ip (\S+)$", re.MULTILINE)
-_PEERS: Final = re.compile(r"^    unicast_peer \{\n(.*?)^    \}", re.MULTILINE | re.DOTALL)
-_PEER: Final = re.compile(r"^ +([0-9A-Fa-f:.]+)", re.MULTILINE)
+_SOURCE_KEYWORD: Final = "unicast_src_ip"
+_PEERS: Final = "    unicast_peer {"
+_PEER: Final = re.compile(r" +([0-9A-Fa-f:.]+)")
 _NOBODY: Final = frozenset((*NO_SOURCE.values(), *LONE_PEER.values()))
-_UNICAST: Final = re.compile(r"^    interface (\S+)$(?:\n    .*)*\n    unicast_src_ip (\S+)$", re.MULTILINE)
 
 
 def unusable_sources(shared: str, text: str, facts: NodeFacts) -> Mapping[str, InstanceFault]:
@@ -39,19 +38,36 @@ def unusable_sources(shared: str, text: str, facts: NodeFacts) -> Mapping[str, I
         if (source := read_address(each)) and (why := why_unused.get(source, "is on none of its interfaces"))
     }
     return {
-        block.name: InstanceFault(ProblemCode.SOURCE_ADDRESS_UNUSABLE, why)
+        block.name: InstanceFault(ProblemCode.SOURCE_ADDRESS_UNUSABLE, unusable[source])
         for block in split(text)
-        for source, why in unusable.items()
-        if block.name and f" unicast_src_ip {source}\n" in block.text
+        for source in _values(block.lines, _SOURCE_KEYWORD)
+        if block.name and source in unusable
     }
 
 
 def running_addresses(text: str) -> tuple[frozenset[Address], frozenset[Address]]:
     """The addresses that keepalived with the localised *text* sends adverts from, and accepts them from."""
-    sources = _RUNNING.findall(text)
-    peers = [each for block in _PEERS.findall(text) for each in _PEER.findall(block)]
+    lines = text.split("\n")
+    sources, peers = _values(lines, _SOURCE_KEYWORD), _peers(lines)
     own, others = (frozenset(filter(None, map(read_address, each))) - _NOBODY for each in (sources, peers))
     return own, others
+
+
+def _values(lines: Iterable[str], keyword: str) -> Iterator[str]:
+    """The values that *lines* give to *keyword*."""
+    for line in lines:
+        found, _, value = line.strip().partition(" ")
+        if found == keyword:
+            yield value
+
+
+def _peers(lines: Iterable[str]) -> Iterator[str]:
+    """The peers in *lines*, as they are written."""
+    is_in_peers = False
+    for line in lines:
+        is_in_peers = line == _PEERS or (is_in_peers and line.strip() != "}")
+        if is_in_peers and (match := _PEER.match(line)):
+            yield match[1]
 
 
 def source_notes(text: str, configuration: ParsedConfig, facts: NodeFacts) -> Iterator[NodeProblem]:
@@ -80,8 +96,9 @@ def _source_elsewhere(text: str, facts: NodeFacts) -> NodeProblem | None:
     places: dict[str, set[str]] = {}
     for each in facts.held:
         places.setdefault(str(each.address), set()).add(each.virtual_ip.interface)
-    for match in _UNICAST.finditer(text):
-        interface, source = match[1], match[2]
+    for block in split(text):
+        interface = next(_values(block.lines, "interface"), "")
+        source = next(_values(reversed(block.lines), _SOURCE_KEYWORD), "")  # the node's own; the first is of others
         if interface not in places.get(source, {interface}):
             there = min(places[source])
             return NodeProblem(

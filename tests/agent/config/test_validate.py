@@ -96,6 +96,18 @@ def test_other_track_files_are_refused(old: str, new: str, why: str) -> None:
     assert why in found.message
 
 
+@pytest.mark.parametrize("twice", ["    interface eth0\n", "    unicast_peer {\n        192.0.2.12\n    }\n"])
+def test_a_second_interface_or_list_of_peers_is_refused(twice: str) -> None:
+    """kavip writes one; the rest of the instance is read all the same."""
+    text = SOUND.replace("    interface eth0\n", "").replace(
+        "    virtual_router_id", f"{twice * 2}    virtual_router_id"
+    )
+    found = validate.examine(text)
+    assert isinstance(found, ExaminedConfig)
+    assert found.faults["shop/web"].message.endswith(f"{twice.split(maxsplit=1)[0]} stands twice")
+    assert [str(each) for each in found.instances[0].virtual_ips] == ["192.0.2.130/32"]
+
+
 @pytest.mark.parametrize(
     ("line", "why"),
     [
