@@ -264,11 +264,11 @@ class Caches:
                 self._enqueue(key)
 
     def _update_owned(self, old: Owned | None, new: Owned | None) -> None:
-        group = self.objects.store(old, new)
-        if isinstance(new or old, ConfigMap):
-            self._update_published(group)
-        if self._enqueue is not None and self.snapshot.any_group(group):
-            self._enqueue(Key(KeyKind.GROUP, group))
+        for group in self.objects.store(old, new):
+            if isinstance(new or old, ConfigMap):
+                self._update_published(group)
+            if self._enqueue is not None and self.snapshot.any_group(group):
+                self._enqueue(Key(KeyKind.GROUP, group))
 
     def store_published(self, configmap: ConfigMap) -> None:
         """Keep *configmap* of a group, with its content."""

@@ -172,6 +172,27 @@ def test_only_configmaps_of_groups_keep_their_content() -> None:
     assert caches.objects.configmaps["lb/edge"].has_content
 
 
+def test_a_changed_label_concerns_both_groups() -> None:
+    """Both are reconciled, and the text of the group that loses its ConfigMap is looked up again."""
+    caches, woken = Caches(cast(Client, None), owned=True), list[Key]()
+    for name in ("lb/edge", "lb/core"):
+        caches._update(None, build.group(name))
+    caches.lead(woken.append)
+
+    def configmap(key: str, group: str) -> ConfigMap:
+        metadata = build.metadata(key, labels={names.GROUP_LABEL: group})
+        return ConfigMap(metadata=metadata, data={names.CONFIG_KEY: key})
+
+    caches._update_owned(None, configmap("lb/edge", "edge"))
+    caches._update_owned(None, configmap("lb/more", "edge"))
+    woken.clear()
+    caches._update_owned(configmap("lb/more", "edge"), configmap("lb/more", "core"))
+    assert woken == [Key(KeyKind.GROUP, "lb/core"), Key(KeyKind.GROUP, "lb/edge")]
+    caches._update_owned(configmap("lb/edge", "edge"), configmap("lb/edge", "core"))
+    caches._update_owned(configmap("lb/edge", "core"), None)
+    assert caches.snapshot._leaving.text("lb/edge") == ""
+
+
 async def test_configmaps_are_listed_after_the_groups() -> None:
     """The groups decide whose content is kept."""
     caches, began = Caches(cast(Client, None), owned=True), list[str]()

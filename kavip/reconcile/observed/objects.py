@@ -2,6 +2,7 @@
 The objects that groups own, as last observed by the informers. Decisions only read them.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,13 +33,13 @@ class OwnedObjects:
     failures: dict[str, dict[str, Event]] = field(default_factory=dict)
     has_pod_monitors: bool = False
 
-    def store(self, old: Owned | None, new: Owned | None) -> str:
-        """Replace *old* by *new*; return the group that they belong to, "" for none."""
+    def store(self, old: Owned | None, new: Owned | None) -> tuple[str, ...]:
+        """Replace *old* by *new*; return the groups that they concern, sorted: a label may have changed."""
         if old is not None:
-            self._store_of(old).pop(_key_of(old), None)
+            self._remove(old)
         if new is not None:
             self._store_of(new)[_key_of(new)] = new
-        return group_of(seen) if (seen := new or old) else ""
+        return tuple(sorted({group for each in (old, new) if each is not None for group in _groups_of(each)}))
 
     def pods_of(self, group: str) -> tuple[Pod, ...]:
         """The pods of *group*."""
@@ -69,6 +70,14 @@ class OwnedObjects:
         ]
         return one_line(max(events, key=lambda event: event.last_time).note) if events else ""
 
+    def _remove(self, obj: Owned) -> None:
+        """Remove *obj*; any user may label pods with names of groups, so no group without any keeps an entry."""
+        store = self._store_of(obj)
+        store.pop(_key_of(obj), None)
+        if not store and isinstance(obj, Pod | Event):
+            by_group: dict[str, Any] = self.pods if isinstance(obj, Pod) else self.failures
+            del by_group[group_of(obj)]
+
     def _store_of(self, obj: Owned) -> dict[str, Any]:
         match obj:
             case DaemonSet():
@@ -86,6 +95,14 @@ class OwnedObjects:
 def _key_of(obj: Owned) -> str:
     key = obj.metadata.key
     return f"{type(obj).__name__} {key}" if isinstance(obj, PodMonitor | Role | RoleBinding) else key
+
+
+def _groups_of(obj: Owned) -> Iterator[str]:
+    """The group of *obj*, and the one whose ConfigMap or DaemonSet has its name."""
+    if group := group_of(obj):
+        yield group
+    if isinstance(obj, ConfigMap | DaemonSet):
+        yield obj.metadata.key
 
 
 def group_of(obj: Owned) -> str:

@@ -46,7 +46,7 @@ def simulation() -> SimulatedCluster:
 
 def test_a_pod_security_error_comes_with_the_label_to_set(simulation: SimulatedCluster) -> None:
     """Ready=False has the DaemonSet's error and the remedy, without the pod name, which changes with each attempt."""
-    assert simulation.objects.store(None, event(REFUSED.format("x7kq2"))) == GROUP
+    assert simulation.objects.store(None, event(REFUSED.format("x7kq2"))) == (GROUP,)
     status, reason, message = ready(simulation)
     assert (status, reason) == ("False", "PodsNotReady")
     assert message == (
