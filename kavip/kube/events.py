@@ -147,17 +147,16 @@ class Events:
 
     async def _send(self, note: Note) -> None:
         """Create an Event, or update its series."""
-        unsent, series = self._unsent[note], self._series.get(note)
-        count = unsent.count
+        sent, series = replace(self._unsent[note]), self._series.get(note)  # more may come during a call
         if series is not None:
-            series = await self._update(note, replace(series, count=series.count + count), at=unsent.last)
+            series = await self._update(note, replace(series, count=series.count + sent.count), at=sent.last)
         if series is None:
-            series = await self._create(note, at=unsent.first)
+            series = await self._create(note, sent)
         self._series[note] = replace(series, sent_at=asyncio.get_running_loop().time())
         self._series.move_to_end(note)
         if len(self._series) > _MAX_SERIES:
             self._series.popitem(last=False)
-        self._mark_sent(note, count)
+        self._mark_sent(note, sent.count)
 
     def _mark_sent(self, note: Note, count: int) -> None:
         """Forget *count* occurrences; queue those that were emitted during the call."""
@@ -166,14 +165,17 @@ class Events:
             self.emit(note)
             self._unsent[note] = replace(unsent, count=left, first=unsent.last)
 
-    async def _create(self, note: Note, *, at: str) -> _Series:
-        series = _Series(f"{note.regarding.name[:200]}.{secrets.token_hex(8)}")
-        await self._client.create(EVENTS, f"{_namespace(note)}/{series.name}", self._body(note, at=at))
+    async def _create(self, note: Note, unsent: _Unsent) -> _Series:
+        series = _Series(f"{note.regarding.name[:200]}.{secrets.token_hex(8)}", unsent.count)
+        body = self._body(note, at=unsent.first)
+        if series.count > 1:  # the API refuses a series of one
+            body["series"] = _series_body(series, at=unsent.last)
+        await self._client.create(EVENTS, f"{_namespace(note)}/{series.name}", body)
         return series
 
     async def _update(self, note: Note, series: _Series, *, at: str) -> _Series | None:
         """Write the count of *series*; return None if its Event has expired."""
-        body = {"series": {"count": series.count, "lastObservedTime": at}}
+        body = {"series": _series_body(series, at=at)}
         try:
             await self._client.patch(EVENTS, f"{_namespace(note)}/{series.name}", body)
         except NotFound:
@@ -191,6 +193,10 @@ class Events:
             "reportingController": self._reporter,
             "reportingInstance": self._instance,
         }
+
+
+def _series_body(series: _Series, *, at: str) -> dict[str, Any]:
+    return {"count": series.count, "lastObservedTime": at}
 
 
 def _namespace(note: Note) -> str:

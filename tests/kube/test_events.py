@@ -116,6 +116,27 @@ async def test_repeated_notes_are_one_event_with_a_series(api: Api) -> None:
     assert journal.sent[1][1]["series"]["count"] == 51
 
 
+async def test_repetitions_before_the_first_call_count(api: Api) -> None:
+    """The Event has them from the start; a series has at least two."""
+    fake, client = api
+    fake.fault = journal = Journal()
+    calls = CountingClient(client)
+    events = recorder(calls, window=600)
+    for text in ("again", "again", "again", "again", "again", "once"):
+        events.emit(note(text))
+    async with running(events.run()):
+        await until(lambda: calls.ended == 2)
+        events.emit(note("again"))
+        advance(600)
+        await until(lambda: calls.ended == 3)
+    assert [(method, body.get("series", {}).get("count")) for method, body in journal.sent] == [
+        ("POST", 5),
+        ("POST", None),
+        ("PATCH", 6),
+    ]
+    assert journal.sent[0][1]["series"]["lastObservedTime"] >= journal.sent[0][1]["eventTime"]
+
+
 async def test_an_event_has_the_time_of_its_note(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long it waits in the queue; a series has that of its last one."""
     times = iter(f"2026-01-01T00:00:0{second}.000000Z" for second in range(9))
