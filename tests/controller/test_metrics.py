@@ -1,5 +1,6 @@
 """The metrics of the ledger."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.request import read_request
 from kavip.names import Contest
 from kavip.reconcile.observed.agentstates import AgentStates, ClaimedAddress, Collision, Contact, NodeState
+from kavip.reconcile.observed.strangers import PATIENCE
 from kavip.snapshot import Snapshot
 from tests.reconcile.service.planning import with_condition
 from tests.support import build
@@ -202,5 +204,14 @@ def test_vips_that_a_machine_has_that_is_no_node_are_counted_once() -> None:
     agents = AgentStates({GROUP: states, "lb/core": {"n3": NodeState(hardware=(macs[3],), claimed=(other,))}})
     metrics.update(snapshot, agents)
     assert shown("kavip_group_duplicate_addresses") == {(GROUP,): 1, ("lb/core",): 0}
+    for number in (1, 2, 3):
+        snapshot.put(build.node(f"n{number}", f"192.0.2.1{number}"))
+    metrics.update(snapshot, replace(agents, since=agents.at))
+    assert shown("kavip_group_duplicate_addresses") == {(GROUP,): 0, ("lb/core",): 0}, "n3 has not answered for it yet"
+    metrics.update(snapshot, replace(agents, since=agents.at - PATIENCE))
+    assert shown("kavip_group_duplicate_addresses") == {(GROUP,): 1, ("lb/core",): 0}
+    unknown = agents.with_state(GROUP, "n2", state=replace(states["n2"], hardware=()))
+    metrics.update(snapshot, unknown)
+    assert shown("kavip_group_duplicate_addresses") == {(GROUP,): 0, ("lb/core",): 0}, "the stranger may be n2"
     metrics.update(Snapshot(), AgentStates())
     assert not shown("kavip_group_duplicate_addresses")

@@ -73,6 +73,13 @@ def strangers_in(agents: AgentStates, group: str) -> Mapping[Address, Stranger]:
     return _NO_STRANGERS
 
 
+def compared_strangers(agents: AgentStates, group: str, expected: Iterable[str]) -> Mapping[Address, Stranger]:
+    """The same; none until the nodes of *group* that are *expected* have reported their hardware addresses."""
+    found = strangers_in(agents, group)
+    states, contacts, asked = agents.states_of(group), agents.contacts_of(group), agents.at - agents.since
+    return found if found and have_all_reported(expected, states, contacts, seconds=asked) else _NO_STRANGERS
+
+
 def hardware_of(agents: AgentStates, groups: Iterable[str]) -> tuple[str, ...]:
     """The hardware addresses that the nodes of *groups* report, the first of each node first; each once."""
     states = [state for key in groups for _, state in sorted(agents.states_of(key).items())]
