@@ -73,6 +73,11 @@ def has_password(spec: GroupSpec) -> bool:
     return spec.password_auth is not None and bool(spec.password_auth.secret_ref.name)
 
 
+def vrrp_interface_of(spec: GroupSpec) -> str:
+    """The interface on which all instances of a group send VRRP; their VIPs may be on others."""
+    return spec.vrrp_interface or spec.interface
+
+
 def _refuse(field: str, value: object, remedy: str) -> Refusal:
     return Refusal.of(Reason.INVALID, BadInput(field, value, remedy))
 

@@ -24,7 +24,7 @@ from kavip.memo import KEEPS_NOTHING, Memory
 from kavip.vrrp import keys, tracking, virtualips
 from kavip.vrrp.globaldefs import globals_of
 from kavip.vrrp.grammar import Line
-from kavip.vrrp.groupspec import has_password
+from kavip.vrrp.groupspec import has_password, vrrp_interface_of
 from kavip.vrrp.homes import HomeFinder, PlacedUnits
 from kavip.vrrp.members import Member, Peer, behind_of, interfaces_of, lacking_of, turns_of
 from kavip.vrrp.moves import place
@@ -293,7 +293,7 @@ def _instance(spec: GroupSpec, source: _Source, peers: Sequence[Peer]) -> Instan
         anchor = virtualips.anchor(family, source.router_id, source.interface or spec.interface)
     else:
         anchor = next((vip for vip in vips if vip.address == source.anchor), vips[0])
-    timing, interface = timing_of(spec, family), spec.vrrp_interface or spec.interface
+    timing, interface = timing_of(spec, family), vrrp_interface_of(spec)
     return Instance(
         name=source.name,
         family=family,

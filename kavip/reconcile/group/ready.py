@@ -19,6 +19,7 @@ from kavip.reconcile.plan import ConditionState
 from kavip.reconcile.text import few
 from kavip.snapshot import Snapshot
 from kavip.vrrp.drain import drain_signal, undrained_among
+from kavip.vrrp.groupspec import vrrp_interface_of
 from kavip.vrrp.instances import Model
 
 _POD_NAME: Final = re.compile(r'(?:pods|Pod) "[^"]*" is (forbidden|invalid)')  # it changes with every attempt
@@ -203,26 +204,26 @@ def _heard_collision(group: KeepalivedGroup, nodes: Sequence[str], states: Mappi
     rest = len({each.router_id for each, _ in found}) - 1
     more = f" (and {rest} more)" if rest else ""
     return (
-        f"VRID {first.router_id}{more} on {first.interface or group.spec.interface} is used by another router: "
-        f"{few(where)} received adverts with {first.sign} for instance {first.instance}; add it to "
+        f"VRID {first.router_id}{more} on {first.interface or vrrp_interface_of(group.spec)} is used by another "
+        f"router: {few(where)} received adverts with {first.sign} for instance {first.instance}; add it to "
         "spec.blacklistRouterIDs of one of the two, so that its VIPs move to another VRID"
     )
 
 
 def _group_collision(snapshot: Snapshot, group: KeepalivedGroup, desired: Desired) -> str:
     """
-    A VRID that a group of another segment uses on the same interface; "" for none.
+    A VRID that a group of another segment uses on the same interface of VRRP; "" for none.
 
     Groups without a segment may do that. It is wrong only where both are on one network.
     """
-    ids = set(desired.router_ids.assigned.values())
+    ids, interface = set(desired.router_ids.assigned.values()), vrrp_interface_of(group.spec)
     for key, other in sorted(snapshot.groups.items()):
         if key == group.key or other.segment == group.segment or (group.spec.segment and other.spec.segment):
             continue
         same = ids & set((other.status.router_ids or {}).values())
-        if same and other.spec.interface == group.spec.interface:
+        if same and vrrp_interface_of(other.spec) == interface:
             return (
-                f"VRID {min(same)} is used by KeepalivedGroup {key} on {group.spec.interface} too: give both groups "
+                f"VRID {min(same)} is used by KeepalivedGroup {key} on {interface} too: give both groups "
                 "the same spec.segment, or different ones if they are on different networks"
             )
     return ""

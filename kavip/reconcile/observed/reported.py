@@ -16,7 +16,7 @@ from kavip.api.group import GroupSpec, KeepalivedGroup
 from kavip.names import MAX_ROUTER_ID
 from kavip.reconcile.observed.agentstates import MASTER, InstanceState, NodeState
 from kavip.vrrp import virtualips
-from kavip.vrrp.groupspec import has_password
+from kavip.vrrp.groupspec import has_password, vrrp_interface_of
 from kavip.vrrp.identity import Identity
 from kavip.vrrp.running import RunningInstance
 from kavip.vrrp.sharding import interface_of_instance, shard_of_instance
@@ -92,7 +92,7 @@ def _running(
     )
     identity = Identity(
         reported.router_id,
-        spec.vrrp_interface or spec.interface,
+        vrrp_interface_of(spec),
         timing.version,
         timing.seconds,
         bool(spec.unicast_enabled),

@@ -243,6 +243,26 @@ def test_ready_with_a_vrid_collision() -> None:
     assert simulation.snapshot.groups[GROUP].status.router_ids == {WEB: 1}
 
 
+@pytest.mark.parametrize(
+    ("own", "other", "link"),
+    [
+        ({"interface": "eth1"}, {"interface": "eth1"}, "eth1"),
+        ({"vrrp_interface": "eth1"}, {"interface": "eth1"}, "eth1"),
+        ({"vrrp_interface": "eth1"}, {"interface": "eth2", "vrrp_interface": "eth1"}, "eth1"),
+        ({"vrrp_interface": "eth1"}, {}, ""),
+        ({}, {"vrrp_interface": "eth1"}, ""),
+    ],
+)
+def test_vrids_collide_where_both_groups_send_vrrp(own: dict[str, Any], other: dict[str, Any], link: str) -> None:
+    """The interface of the VIPs does not matter."""
+    groups = build.group(**own), build.group("lb/other", router_ids={"shop/x": 1}, **other)
+    simulation = with_pods(settled(groups[0], serving(WEB, "192.0.2.130"), groups[1]), pod("p1", "n1"), pod("p2", "n2"))
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    _, reason, message = condition(simulation, READY)
+    assert (reason == "VRIDCollision") == bool(link)
+    assert not link or f"VRID 1 is used by KeepalivedGroup lb/other on {link} too" in message
+
+
 def test_programmed_pending_and_refused() -> None:
     """The condition counts the nodes, and names the one that refuses the configuration."""
     simulation = settled(build.group())

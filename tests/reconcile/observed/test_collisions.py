@@ -1,5 +1,7 @@
 """VRIDs that another router uses: the counters of keepalived over time, and the condition of the group."""
 
+from dataclasses import replace
+
 import pytest
 
 from kavip.api.agent import decode_state
@@ -84,3 +86,12 @@ def test_the_group_names_vrid_interface_and_node() -> None:
     simulation.agents = agent_states(n1=NodeState(), n2=NodeState())
     simulation.settle(Key(KeyKind.GROUP, GROUP))
     assert condition(simulation, READY) == ("True", "Ready", "every pod is ready")
+
+
+def test_without_an_interface_in_the_report_it_is_that_of_vrrp() -> None:
+    """The VIPs may be on another one."""
+    group = build.group(vrrp_interface="eth1")
+    simulation = with_pods(settled(group, serving(WEB, "192.0.2.130")), pod("p1", "n1"), pod("p2", "n2"))
+    simulation.agents = agent_states(n1=NodeState(), n2=NodeState(collisions=(replace(FOUND, interface=""),)))
+    simulation.settle(Key(KeyKind.GROUP, GROUP))
+    assert condition(simulation, READY)[2].startswith("VRID 7 on eth1 is used by another router")
