@@ -10,8 +10,8 @@ A guided tour, from the bottom up:
 * :mod:`kavip.vrrp`: keepalived: VRIDs, verbatim lines, the model and its text.
 * :mod:`kavip.pki`: certificates as values.
 * :mod:`kavip.podtemplate`: patches of the pods of groups: how they merge, and what they may change.
-* :mod:`kavip.rendering`: renders templates of users in a process that can do nothing else.
 * :mod:`kavip.snapshot`: everything that a decision may look at, with its indexes.
+* :mod:`kavip.rendering`: renders templates of users in a process that can do nothing else.
 * :mod:`kavip.http`: listening sockets, bounded connections, probes and metrics.
 * :mod:`kavip.kube`: the API server: client, informer, work queue, lease and leader, events.
 * :mod:`kavip.admission`: may this object be so, and which defaults does it get. :mod:`kavip.webhook`: the server that

@@ -1,5 +1,5 @@
 """
-The exceptions of kavip in one tree.
+The exceptions that several packages of kavip use, in one tree.
 
 An ordinary refusal is a value (:class:`kavip.api.refusal.Refusal`), not an exception. Exceptions are for malformed
 input and for I/O::

@@ -35,7 +35,7 @@ class Settings:
         "", "path of a kubeconfig; empty: KUBECONFIG, then ~/.kube/config, then the pod's service account, as kubectl"
     )
     namespace: str = setting("kavip", "namespace of kavip's Lease, CA Secret and webhook Service")
-    identity: str = setting("", "name of this replica in the Lease; empty: the host name")
+    identity: str = setting("", "name of this replica in the Lease; empty: host name, _ and process ID")
     image: str = setting("kavip:latest", "image of kavip, for the pods of a group that names no image")
     pull_policy: str = setting(
         names.PULL_POLICY, "pull policy of that image in groups' pods", choices=("Always", "IfNotPresent", "Never")
