@@ -164,10 +164,8 @@ def _check_use(address: Address, request: Request, snapshot: Snapshot) -> Refusa
             return Refusal(Reason.ADDRESS_IN_USE, f"is used by {rival}; choose another address")
         refusal = messages.in_use(address, rival, request)
         return replace(refusal, message=refusal.message.removeprefix(f"address {address} "))
-    if rest := snapshot.ledger.cooldown.blocking(
-        address, request.key
-    ):  # an external IP cannot wait: it is used at once
-        return Refusal(Reason.ADDRESS_IN_USE, f"{rest}; choose another address, or retry then")
+    if why := snapshot.ledger.cooldown.blocking(address, request.key):  # an external IP cannot wait: it is used at once
+        return Refusal(Reason.ADDRESS_IN_USE, f"{why}; choose another address, or retry then")
     return None
 
 

@@ -7,7 +7,8 @@ the end of the pod: the agent gets SIGTERM also if only its own container restar
 keepalived's does. So priorities are lowered only after both, within :data:`WINDOW` of each other.
 
 * SIGTERM alone: the agent ends after :data:`WINDOW`, and nothing is lowered. The request alone: it is answered after
-  :data:`WINDOW`. The answer is 200, because kubelet ends keepalived in any case; beyond :data:`MOST` requests it is 503.
+  :data:`WINDOW`. The answer is 200, because kubelet ends keepalived in any case; to more than
+  :data:`MOST` requests at a time it is 503.
 * SIGQUIT means both. Units of systemd send it, because they run no hook: it tells the stop of a unit from a restart.
 * After both, keepalived runs the installed configuration with the lowest priority, until it is master of nothing that
   others can take over. That takes at most :data:`LIMIT`, well below the 30 s of ``terminationGracePeriodSeconds``.

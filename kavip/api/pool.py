@@ -58,7 +58,7 @@ class Usage(Wire, frozen=True, omit_defaults=False):
 
 class Cooling(Wire, frozen=True):
     """
-    ``status.cooling[]``: an address that rests *until* then (RFC 3339).
+    ``status.cooling[]``: an address in cool-down *until* then (RFC 3339).
 
     It is reserved for *service*, which freed it; with the *reason* ``AddressConflict`` it is for no Service, because
     another machine has it, and *service* is the one that had it.

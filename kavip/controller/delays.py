@@ -95,7 +95,7 @@ class Delays:
         """The seconds until the next cool-down of *pool* ends."""
         now = self._now()
         return min(
-            ((rest.until - now).total_seconds() for rest in self._snapshot.ledger.cooldown.of(pool)), default=inf
+            ((each.until - now).total_seconds() for each in self._snapshot.ledger.cooldown.of(pool)), default=inf
         )
 
     def postpone(self, key: Key, plan: Plan, *, spent: float) -> None:

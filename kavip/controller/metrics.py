@@ -14,7 +14,7 @@ from kavip import telemetry
 from kavip.api import conditions
 from kavip.names import ADVERTISED_REASONS, ConditionType, Contest, Reason
 from kavip.reconcile.observed.agentstates import MASTER, AgentStates
-from kavip.reconcile.observed.strangers import compared_strangers
+from kavip.reconcile.observed.foreignclaims import compared_claims
 from kavip.snapshot import Snapshot
 
 Labels = tuple[str, ...]
@@ -85,7 +85,7 @@ class GroupMetrics:
                     own_vips[key, reason] += 1
             states, contacts = agents.states_of(key), agents.contacts_of(key)
             collisions[key,] = len({each.router_id for state in states.values() for each in state.collisions})
-            duplicates[key,] = len(compared_strangers(agents, key, snapshot.ready_nodes(group)))
+            duplicates[key,] = len(compared_claims(agents, key, snapshot.ready_nodes(group)))
             silent = sum(node in contacts and contacts[node].is_silent for node in states)
             answering |= {(key, "answering"): len(states) - silent, (key, "silent"): silent}
         self._conditions = _export(telemetry.GROUP_CONDITIONS, stated, self._conditions)

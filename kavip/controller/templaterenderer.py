@@ -17,7 +17,7 @@ from kavip.reconcile.observed.templates import ConfigTemplates, rendered
 from kavip.rendering import process
 from kavip.vrrp.configtemplate import AddedLines, RenderRequest, TemplateFault
 
-REST: Final = 30.0
+RETRY: Final = 30.0
 """Seconds until a template is rendered again that failed for a reason that may go by itself."""
 
 log: Final = structlog.get_logger(__name__)
@@ -47,7 +47,7 @@ class TemplateRenderer:
         self.templates, self.read = templates, read
         self._changed, self._render, self._clock = changed, render, clock
         self._requests: dict[str, RenderRequest] = {}  # in the order in which groups asked
-        self._rests: dict[str, tuple[str, float]] = {}  # by group: a template, and until when it rests
+        self._retries: dict[str, tuple[str, float]] = {}  # by group: a template that failed, and when it is tried again
         self._asked = asyncio.Event()
         templates.asked_since.clear()
 
@@ -82,17 +82,17 @@ class TemplateRenderer:
 
     def _due(self, group: str) -> float:
         """When the request of *group* may be rendered."""
-        template, until = self._rests.get(group, ("", 0.0))
+        template, until = self._retries.get(group, ("", 0.0))
         return until if template == self._requests[group].template else 0.0
 
     async def _work(self, group: str) -> None:
         request = self._requests[group]
         result = await self._render_safely(group, request)
-        self._rests.pop(group, None)
+        self._retries.pop(group, None)
         if isinstance(result, TemplateFault):
             log.warning("template unusable", group=group, problem=str(result))
             if result.is_temporary:
-                self._rests[group] = request.template, self._clock() + REST
+                self._retries[group] = request.template, self._clock() + RETRY
         self.templates.rendered[group] = rendered(request, result)
         newer = self._requests.pop(group, None)
         if newer is None or newer.digest == request.digest:
@@ -111,6 +111,6 @@ class TemplateRenderer:
     def forget(self, group: str) -> None:
         """Forget a *group* that is gone."""
         self._requests.pop(group, None)
-        self._rests.pop(group, None)
+        self._retries.pop(group, None)
         self.templates.rendered.pop(group, None)
         self.templates.asked_since.pop(group, None)

@@ -313,7 +313,8 @@ class ServicePlan(Plan):
     that it waits for; None leaves them unchanged. *unmet*: the reason why it lacks an address. *removal*: another
     controller removed the addresses that kavip wrote; None leaves the record of that unchanged. *is_rewording*: nothing
     differs but messages, so the write and the requeue wait until no other key is ready. *withdrawn*: addresses that
-    rest for no Service from now on, because another machine has them; the Service gives them up after that is written.
+    cool down for no Service from now on, because another machine has them; the Service gives them up after that is
+    written.
     """
 
     claims: tuple[Address, ...] | None = None

@@ -37,15 +37,15 @@ def plan_pool(snapshot: Snapshot, key: str, *, now: datetime) -> PoolPlan:
     cautions = _cautions(snapshot, key)
     verdicts = _verdicts(snapshot, key, cautions)
     fresh = [verdict.condition(pool.metadata, kind) for kind, verdict in verdicts.items()]
-    rests = snapshot.ledger.cooldown.of(key)
+    cooling = snapshot.ledger.cooldown.of(key)
     status = PoolStatus(
         ipv4=_wire(usage.get(4)),
         ipv6=_wire(usage.get(6)),
-        cooling=[rest.wire for rest in rests] or None,
+        cooling=[each.wire for each in cooling] or None,
         conditions=conditions.merged(pool.status.conditions, fresh, now=timestamp(now)),
     )
     changes = merge_patch(_json(pool.status), _json(status))
-    ends = max((rests[0].until - now).total_seconds(), 0.0) if rests else None
+    ends = max((cooling[0].until - now).total_seconds(), 0.0) if cooling else None
     if not changes:
         return PoolPlan(requeue_after=ends)
     body = {"metadata": {"resourceVersion": pool.metadata.resource_version}, "status": changes}

@@ -17,7 +17,7 @@ from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.request import read_request
 from kavip.names import Contest
 from kavip.reconcile.observed.agentstates import AgentStates, ClaimedAddress, Collision, Contact, NodeState
-from kavip.reconcile.observed.strangers import PATIENCE
+from kavip.reconcile.observed.foreignclaims import PATIENCE
 from kavip.snapshot import Snapshot
 from tests.reconcile.service.planning import with_condition
 from tests.support import build

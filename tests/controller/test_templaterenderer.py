@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from unittest.mock import AsyncMock
 
-from kavip.controller.templaterenderer import REST, TemplateRenderer
+from kavip.controller.templaterenderer import RETRY, TemplateRenderer
 from kavip.reconcile.observed.templates import ConfigTemplates
 from kavip.vrrp.configtemplate import NO_LINES, AddedLines, RenderRequest, TemplateFault
 
@@ -110,7 +110,7 @@ async def test_what_fails_for_now_rests() -> None:
         renderer.ask("lb/b", request("b"), now=NOW)
         await until(lambda: programs.started == ["a", "b"])
         await programs.finish()
-        programs.seconds = REST
+        programs.seconds = RETRY
         renderer.ask("lb/a", request("a"), now=NOW)
         await until(lambda: programs.started == ["a", "b", "a"])
         await programs.finish(TemplateFault("bad"))

@@ -15,7 +15,7 @@ from kavip.api.service import Service
 from kavip.ipam.ledger.cooldown import MAX_WITHDRAWN, WITHDRAWN_SECONDS
 from kavip.names import ConditionType, Reason
 from kavip.reconcile.observed.agentstates import AgentStates, ClaimedAddress, Contact, ExcludedInstance, NodeState
-from kavip.reconcile.observed.strangers import PATIENCE
+from kavip.reconcile.observed.foreignclaims import PATIENCE
 from kavip.reconcile.plan import Key, KeyKind, ServicePlan
 from kavip.reconcile.service.conflicts import TRIES
 from kavip.reconcile.service.throttle import UNKNOWN_AFTER

@@ -8,7 +8,7 @@ import pytest
 from hack.testbed import process
 from kavip import names
 from kavip.api.agentconfig import DetectionConfig, decode_config
-from kavip.reconcile.observed.strangers import strangers_of
+from kavip.reconcile.observed.foreignclaims import foreign_claims_of
 from tests.agent.conflicts.capture import captured
 from tests.agent.conflicts.stranger import having
 from tests.agent.conflicts.test_before_announcement import assert_asked_before_announced
@@ -54,7 +54,7 @@ def claimed(live: LiveGroup) -> dict[str, str]:
     """The strangers by VIP, as the controller sees them."""
     states = live.simulation.agents.states_of(GROUP)
     nodes = {each for state in states.values() for each in state.hardware}
-    return {str(address): each.claim.hardware for address, each in strangers_of(states, nodes=nodes).items()}
+    return {str(address): each.claim.hardware for address, each in foreign_claims_of(states, nodes=nodes).items()}
 
 
 @pytest.mark.parametrize("unicast", [True, False], ids=["unicast", "multicast"])

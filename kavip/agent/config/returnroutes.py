@@ -6,8 +6,8 @@ A connection to an address of a pool that enters by the pool's interface gets th
 path filter looks up their source by the same rules. Rules for marked packets look at the main table without its default
 route first, then at the pool's table. That table has the gateway as its default route.
 
-``agent.json`` is checked again here: whoever may edit the ConfigMap must not reach a shell, another table of nftables,
-or a routing table of the kernel.
+``agent.json`` is checked again here: a user who may edit the ConfigMap must not be able to run a shell, or to change
+another table of nftables or a routing table of the kernel.
 """
 
 import re

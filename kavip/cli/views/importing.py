@@ -198,7 +198,11 @@ def _units(
 
 
 def _together(rows: dict[str, ServiceRow], sharing: Mapping[str, tuple[str, ...]]) -> dict[str, ServiceRow]:
-    """*rows*; if a Service stays, those that share an address with it stay too: nobody may announce half of one."""
+    """
+    *rows*; if a Service stays, those that share an address with it stay too.
+
+    An address has one announcer: it must not be handed over for a part of its Services.
+    """
     found = {}
     for key, row in rows.items():
         staying = [each for each in sharing.get(key, ()) if each != key and (each not in rows or rows[each].refusals)]

@@ -11,9 +11,9 @@ pools. It ignores every copy of that status, because a copy may be older than it
 all cool-downs from status (:meth:`Cooldown.learn`), and remember which addresses they saw being freed that are not in
 status yet: if such a replica becomes the leader, these cool down as well.
 
-An address that another machine on the LAN has rests as well (:meth:`Cooldown.withdraw`), an hour and for no Service,
-whatever its pool says. Its entry names the Service that had it: so a leader counts, after a restart too, how often a
-Service got another address for this reason.
+An address that another machine on the LAN has cools down as well (:meth:`Cooldown.withdraw`), an hour and for no
+Service, whatever its pool says. Its entry names the Service that had it: so a leader counts, after a restart too, how
+often a Service got another address for this reason.
 
 :mod:`kavip.ipam.ledger.book` calls ``release``; :mod:`kavip.caches` calls ``lead``, ``start`` and ``follow``;
 :mod:`kavip.controller.worker` calls ``expire`` and ``withdraw``.
@@ -35,11 +35,11 @@ from kavip.ipam.pools import Pools
 from kavip.names import Reason
 
 MAX_WITHDRAWN: Final = 16
-"""Addresses of one pool that rest because another machine has them; a node that lies can withdraw no more."""
+"""Addresses of one pool in cool-down because another machine has them; a node that lies can withdraw no more."""
 MAX_COOLING: Final = 512 - MAX_WITHDRAWN
 """Addresses of one pool that cool down; beyond that the namespace with most of them loses its oldest."""
 WITHDRAWN_SECONDS: Final = 3600
-"""For how long an address rests that another machine has."""
+"""The cool-down of an address that another machine has."""
 
 _NO_POOL: Final = ""  # stands for the pool of an address that is in none at the moment
 _SLACK: Final = 64  # entries of the heap that may be obsolete before it is built again
@@ -113,11 +113,11 @@ class Cooldown:
         return found if found.is_withdrawn or found.service != service else None
 
     def withdrawn(self, pool: str) -> tuple[CoolingAddress, ...]:
-        """The addresses of *pool* that rest because another machine has them, by time."""
+        """The addresses of *pool* in cool-down because another machine has them, by time."""
         return tuple(sorted(self._cooling[each] for each in self._withdrawn.get(pool, ())))
 
     def withdrawn_from(self, service: str) -> tuple[Address, ...]:
-        """The addresses that rest because another machine has them, and that *service* had."""
+        """The addresses in cool-down because another machine has them, and that *service* had."""
         found = (self._cooling[each] for some in self._withdrawn.values() for each in some)
         return tuple(sorted(each.address for each in found if each.service == service))
 

@@ -28,8 +28,8 @@ from kavip.memo import Memory
 from kavip.reconcile.group.configuration import GroupConfiguration
 from kavip.reconcile.group.existing import Existing
 from kavip.reconcile.observed.agentstates import AgentStates, ClaimedAddress, NodeState
+from kavip.reconcile.observed.foreignclaims import hardware_of
 from kavip.reconcile.observed.observed import Observed
-from kavip.reconcile.observed.strangers import hardware_of
 from kavip.reconcile.plan import PublishedList
 from kavip.snapshot import Snapshot
 from kavip.vrrp.instances import Instance

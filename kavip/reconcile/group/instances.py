@@ -132,7 +132,7 @@ def virtual_ips_of(
 def _master(mastership: Mastership, subject: VipOrInstance, doubt: Unconfirmed | None, before: _Master) -> _Master:
     """The master of *subject*; *before* while what is observed may be a moment of a fail-over."""
     held = mastership.master_of(subject)
-    if isinstance(subject, Address) and mastership.stranger(subject):
+    if isinstance(subject, Address) and mastership.foreign_claim(subject):
         return _Master(next(iter(held.nodes), ""), Reason.ADDRESS_CONFLICT)
     if held.reason is None or (doubt is not None and throttle.seconds_to_confirm(doubt, mastership) > 0):
         return before

@@ -172,12 +172,12 @@ def _moves(moves: Sequence[tuple[str, str]]) -> str:
 # --- the VIPs of the group itself -------------------------------------------------------------------------------------
 def _conflicts(group: KeepalivedGroup, mastership: Mastership) -> Iterator[str]:
     """The VIPs in ``spec.virtualIPs`` that another machine has; those of Services are in their own conditions."""
-    found = ((each, stranger) for each in sorted(group.virtual_ips) if (stranger := mastership.stranger(each)))
-    for address, stranger in islice(found, 1):
-        what = "is held, and another" if stranger.claim.is_held else "is not announced: another"
+    found = ((each, foreign) for each in sorted(group.virtual_ips) if (foreign := mastership.foreign_claim(each)))
+    for address, foreign in islice(found, 1):
+        what = "is held, and another" if foreign.claim.is_held else "is not announced: another"
         yield (
-            f"virtual IP {address} {what} machine on the LAN has it, {stranger.claim.hardware}, as node "
-            f"{stranger.node} hears on {stranger.claim.interface}"
+            f"virtual IP {address} {what} machine on the LAN has it, {foreign.claim.hardware}, as node "
+            f"{foreign.node} hears on {foreign.claim.interface}"
         )
 
 

@@ -26,7 +26,7 @@ from kavip.reconcile.group.moves import moves_of
 from kavip.reconcile.group.outdated import Comparison, Outdated
 from kavip.reconcile.group.rollout import Rollout, plan_rollout, target_of
 from kavip.reconcile.group.status import condition_states, status_of, status_patches
-from kavip.reconcile.observed import neighbours, strangers
+from kavip.reconcile.observed import foreignclaims, neighbours
 from kavip.reconcile.observed.mastership import Mastership
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import GroupPlan, GroupRecord, ReconcileOptions
@@ -156,8 +156,8 @@ def _waits(
     group: KeepalivedGroup, observed: Observed, desired: Desired, rollout: Rollout, mastership: Mastership
 ) -> Iterator[float]:
     """After how many seconds to reconcile the group again, because no watch event will report the change."""
-    if mastership.strangers and not mastership.are_nodes_known(mastership.asked):
-        yield strangers.PATIENCE  # whether they count may change with time, and with any node's answer
+    if mastership.foreign_claims and not mastership.are_nodes_known(mastership.asked):
+        yield foreignclaims.PATIENCE  # whether they count may change with time, and with any node's answer
     if (left := mastership.at - observed.records.group(group.key).notation_left) < notation.AGAIN:
         yield notation.AGAIN - left
     if (left := desired.detection.examined_in) < inf:

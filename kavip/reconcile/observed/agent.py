@@ -35,7 +35,7 @@ from kavip.reconcile.observed.agentstates import (
     NodeState,
 )
 from kavip.reconcile.observed.collisions import Sign, Trace
-from kavip.reconcile.observed.strangers import is_hardware
+from kavip.reconcile.observed.foreignclaims import is_hardware
 
 DRIFT: Final = 0.3
 """Seconds by which a node's clock may differ from the controller's: more would show as two masters during a switch."""

@@ -28,7 +28,7 @@ from kavip.reconcile.observed.agentstates import (
     NodeState,
     masters_by_instance,
 )
-from kavip.reconcile.observed.strangers import Stranger, have_all_reported, strangers_in
+from kavip.reconcile.observed.foreignclaims import ForeignClaim, foreign_claims_in, have_all_reported
 from kavip.vrrp.timing import SECOND, timing_of
 
 _SOON: Final = 0.5  # seconds that two masters may need to notice each other, if adverts are more frequent
@@ -71,9 +71,9 @@ class Mastership:
     """
     The masters of a group at *at*, from the answers *states* and the *contacts* by node.
 
-    *expected*: the nodes that should answer. *spec*: of the group, if it exists. *strangers*: the machines that are no
-    nodes, by the VIP that each claims. *asked*: for how many seconds the agents have been asked. *has_nodes*: whether
-    the group has nodes or pods; without both no node holds a VIP, and no agent has to say so.
+    *expected*: the nodes that should answer. *spec*: of the group, if it exists. *foreign_claims*: those of machines
+    that are no nodes, by VIP. *asked*: for how many seconds the agents have been asked. *has_nodes*: whether the group
+    has nodes or pods; without both no node holds a VIP, and no agent has to say so.
     """
 
     expected: tuple[str, ...]
@@ -81,7 +81,7 @@ class Mastership:
     contacts: Mapping[str, Contact]
     at: float
     spec: GroupSpec | None
-    strangers: Mapping[Address, Stranger]
+    foreign_claims: Mapping[Address, ForeignClaim]
     asked: float
     has_nodes: bool
 
@@ -102,7 +102,7 @@ class Mastership:
             contacts=agents.contacts_of(key),
             at=agents.at,
             spec=group.spec if group else None,
-            strangers=strangers_in(agents, key),
+            foreign_claims=foreign_claims_in(agents, key),
             asked=agents.at - agents.since,
             has_nodes=has_nodes,
         )
@@ -151,9 +151,9 @@ class Mastership:
         """After how many seconds a VIP without a master is reported."""
         return max(SHORTEST, 4 * self.interval + _SPARE)
 
-    def stranger(self, vip: Address) -> Stranger | None:
-        """The machine that claims *vip*; None also until it was compared with all nodes."""
-        found = self.strangers.get(vip)
+    def foreign_claim(self, vip: Address) -> ForeignClaim | None:
+        """The claim of another machine on *vip*; None also until the machine was compared with all nodes."""
+        found = self.foreign_claims.get(vip)
         return found if found and self.are_nodes_known(self.asked) else None
 
     def are_nodes_known(self, seconds: float) -> bool:

@@ -68,15 +68,15 @@ def _at_most_one_each(masters: _Masters, mastership: Mastership) -> ConditionSta
     return None
 
 
-def _no_stranger(masters: _Masters, mastership: Mastership) -> ConditionState | None:
-    found = {vip: stranger for vip in masters if (stranger := mastership.stranger(vip))}
+def _claimed_elsewhere(masters: _Masters, mastership: Mastership) -> ConditionState | None:
+    found = {vip: foreign for vip in masters if (foreign := mastership.foreign_claim(vip))}
     if not found:
         return None
-    vip, stranger = next(iter(found.items()))
-    claim, holders = stranger.claim, masters[vip].nodes
+    vip, foreign = next(iter(found.items()))
+    claim, holders = foreign.claim, masters[vip].nodes
     what = f"node {', '.join(holders)} holds {vip}, and another" if holders else f"{vip} is not announced: another"
     message = (
-        f"{what} machine on the LAN has it, {claim.hardware}, as node {stranger.node} hears on {claim.interface}; give "
+        f"{what} machine on the LAN has it, {claim.hardware}, as node {foreign.node} hears on {claim.interface}; give "
         f"that machine another address, or request another one ({names.ADDRESSES_ANNOTATION}) and then exclude {vip} "
         "from the pool"
     )
@@ -122,7 +122,7 @@ def _known_each(masters: _Masters, _mastership: Mastership) -> ConditionState | 
 
 CHECKS: Final[tuple[Callable[[_Masters, Mastership], ConditionState | None], ...]] = (
     _at_most_one_each,
-    _no_stranger,
+    _claimed_elsewhere,
     _at_least_one_each,
     _known_each,
 )

@@ -3,8 +3,8 @@ Addresses of a Service that another machine on the LAN has: which of them the Se
 
 This is the only case in which an assigned address changes by itself. It needs all of this: kavip chose the address, the
 Service alone has it, it was never announced, no node runs it, and there is another one. The address is first written
-into the status of its pool, where it rests for no Service, and then taken from the Service. The entries there are the
-count: after :data:`TRIES` the Service keeps its address, and its condition says why it is not announced.
+into the status of its pool, where it cools down for no Service, and then taken from the Service. The entries there are
+the count: after :data:`TRIES` the Service keeps its address, and its condition says why it is not announced.
 """
 
 from collections.abc import Iterable
@@ -49,7 +49,7 @@ NOTHING: Final = GivenUp()
 
 def addresses_given_up(snapshot: Snapshot, service: Service, group: str, mastership: Mastership) -> GivenUp:
     """The addresses that *service* of *group* gives up."""
-    if not mastership.strangers or not service.is_load_balancer:
+    if not mastership.foreign_claims or not service.is_load_balancer:
         return NOTHING
     request, findings = read_request(service, group=group)
     unwanted = [each for each in request.current if _is_unwanted(snapshot, service, request, each, mastership)]
@@ -58,7 +58,7 @@ def addresses_given_up(snapshot: Snapshot, service: Service, group: str, masters
     cooldown = snapshot.ledger.cooldown
     tried = frozenset(cooldown.withdrawn_from(service.key))
     room = max(TRIES - len(tried), 0)
-    fresh = tuple(each for each in unwanted if each not in tried and _may_rest(snapshot, each))[:room]
+    fresh = tuple(each for each in unwanted if each not in tried and _may_cool_down(snapshot, each))[:room]
     if fresh and not _has_others(snapshot, service, request, fresh):
         fresh = ()
     now = frozenset(each for each in unwanted if each in tried and cooldown.is_recorded(each))
@@ -73,10 +73,10 @@ def _is_unwanted(
     snapshot: Snapshot, service: Service, request: Request, address: Address, mastership: Mastership
 ) -> bool:
     """Whether another machine has *address*, kavip chose it for *service* alone, and no node ever announced it."""
-    stranger, pool = mastership.strangers.get(address), snapshot.parsed_pools.pool_of(address)
+    foreign, pool = mastership.foreign_claims.get(address), snapshot.parsed_pools.pool_of(address)
     return (
-        stranger is not None
-        and not stranger.claim.is_held
+        foreign is not None
+        and not foreign.claim.is_held
         and pool is not None
         and address not in announced_addresses(service)
         and not any(address in state.runs for state in mastership.states.values())
@@ -114,7 +114,7 @@ def with_announced(found: AddressAssignment, service: Service, *, advertised: st
     return replace(found, state=replace(found.state, message=message))
 
 
-def _may_rest(snapshot: Snapshot, address: Address) -> bool:
+def _may_cool_down(snapshot: Snapshot, address: Address) -> bool:
     return len(snapshot.ledger.cooldown.withdrawn(_pool(snapshot, address))) < MAX_WITHDRAWN
 
 

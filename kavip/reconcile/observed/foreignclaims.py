@@ -1,8 +1,8 @@
 """
 Which VIPs another machine on the LAN has, by what the agents of a group report.
 
-An agent does not know the hardware address of every node. So a machine counts as a stranger only after it was compared
-with what all nodes report.
+An agent does not know the hardware address of every node. So the claim of a machine counts as foreign only after it was
+compared with what all nodes report.
 """
 
 import re
@@ -15,14 +15,14 @@ from kavip.api.address import Address
 from kavip.reconcile.observed.agentstates import AgentStates, ClaimedAddress, Contact, NodeState
 
 PATIENCE: Final = 10.0
-"""Seconds after which nodes that do not answer keep no stranger from being reported."""
+"""Seconds after which nodes that do not answer keep no foreign claim from being reported."""
 
-_NO_STRANGERS: Final[Mapping[Address, "Stranger"]] = MappingProxyType({})
+_NO_CLAIMS: Final[Mapping[Address, "ForeignClaim"]] = MappingProxyType({})
 _HARDWARE: Final = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
 
 @dataclass(frozen=True, slots=True)
-class Stranger:
+class ForeignClaim:
     """The *claim* of a machine that is no node, as *node* reports it."""
 
     node: str
@@ -34,13 +34,13 @@ def is_hardware(text: str) -> bool:
     return _HARDWARE.fullmatch(text) is not None
 
 
-def strangers_of(states: Mapping[str, NodeState], *, nodes: Collection[str]) -> Mapping[Address, Stranger]:
-    """The strangers in *states*, by address; *nodes*: the hardware addresses of all nodes."""
-    found: dict[Address, Stranger] = {}
+def foreign_claims_of(states: Mapping[str, NodeState], *, nodes: Collection[str]) -> Mapping[Address, ForeignClaim]:
+    """The foreign claims in *states*, by address; *nodes*: the hardware addresses of all nodes."""
+    found: dict[Address, ForeignClaim] = {}
     for name, state in sorted(states.items()):
         for each in state.claimed:
             if each.hardware not in nodes:
-                found.setdefault(each.address, Stranger(name, each))
+                found.setdefault(each.address, ForeignClaim(name, each))
     return found
 
 
@@ -64,20 +64,20 @@ def have_all_reported(
     return True
 
 
-def strangers_in(agents: AgentStates, group: str) -> Mapping[Address, Stranger]:
-    """The strangers that the nodes of *group* report, compared with the nodes of all groups."""
+def foreign_claims_in(agents: AgentStates, group: str) -> Mapping[Address, ForeignClaim]:
+    """The foreign claims that the nodes of *group* report, compared with the nodes of all groups."""
     states = agents.states_of(group)
     for state in states.values():
         if state.claimed:
-            return strangers_of(states, nodes=frozenset(hardware_of(agents, agents.states)))
-    return _NO_STRANGERS
+            return foreign_claims_of(states, nodes=frozenset(hardware_of(agents, agents.states)))
+    return _NO_CLAIMS
 
 
-def compared_strangers(agents: AgentStates, group: str, expected: Iterable[str]) -> Mapping[Address, Stranger]:
+def compared_claims(agents: AgentStates, group: str, expected: Iterable[str]) -> Mapping[Address, ForeignClaim]:
     """The same; none until the nodes of *group* that are *expected* have reported their hardware addresses."""
-    found = strangers_in(agents, group)
+    found = foreign_claims_in(agents, group)
     states, contacts, asked = agents.states_of(group), agents.contacts_of(group), agents.at - agents.since
-    return found if found and have_all_reported(expected, states, contacts, seconds=asked) else _NO_STRANGERS
+    return found if found and have_all_reported(expected, states, contacts, seconds=asked) else _NO_CLAIMS
 
 
 def hardware_of(agents: AgentStates, groups: Iterable[str]) -> tuple[str, ...]:
