@@ -142,7 +142,7 @@ def test_the_preset_has_the_defaults_of_the_old_chart(helm: Helm, tmp_path: Path
     metadata = {key: group[key] for key in ("name", "namespace")}
     found = planned(tmp_path, json.dumps({**made, "metadata": metadata}) + "\n")
     assert not found.refused
-    assert found.configurations["kavip/ingress"].count("172.16.135.2/21") == 1
+    assert found.configurations["vip/ingress"].count("172.16.135.2/21") == 1
 
 
 def rendered_with(helm: Helm, *settings: str) -> list[manifests.Object]:
