@@ -299,9 +299,10 @@ async def test_events_are_shown_by_kubectl(control_plane: ControlPlane, client: 
     pool = ObjectReference(api_version="kavip.io/v1alpha1", kind="VIPPool", name=f"pool-{namespace}")
     note = Note(about, names.Reason.POOL_EXHAUSTED, "x" * 3000, severity="Warning")
     events = Events(client, reporter="kavip.io/controller", instance="kavip-0", window=0)
+    for _ in range(3):
+        events.emit(Note(pool, names.Reason.READY, "fine"))  # before the first delivery
     async with running(events.run()):
         events.emit(note)
-        events.emit(Note(pool, names.Reason.READY, "fine"))
 
         async def found(where: str) -> list[Event]:
             items, _ = await client.list(EVENTS, namespace=where)
@@ -313,6 +314,8 @@ async def test_events_are_shown_by_kubectl(control_plane: ControlPlane, client: 
             events.emit(note)
             while (await found(namespace))[0].series is None:
                 await asyncio.sleep(0.05)
+        (fine,) = await found("default")
+    assert fine.series is not None and fine.series.count == 3
     assert events.dropped == 0
     answer = await asyncio.to_thread(control_plane.kubectl, "get", "events", "-n", namespace, "-o", "json")
     shown = json.loads(answer.stdout)["items"]
