@@ -25,11 +25,16 @@ nothing new may have seen the new one already. kubelet refreshes a mounted Secre
 
 @dataclass(frozen=True, slots=True)
 class NodeReadiness:
-    """A node that runs the group: the *problem* that keeps it from switching, or "", and the instant it reports."""
+    """
+    A node that runs the group: the *problem* that keeps it from switching, or "", and the instant it reports.
+
+    *recheck*: the seconds after which the problem may be gone without any event; None: only an event ends it.
+    """
 
     node: str
     problem: str = ""
     switch_at: str = ""
+    recheck: float | None = None
 
 
 def new_password_since(group: str, agents: AgentStates) -> datetime | None:
@@ -58,14 +63,15 @@ def readiness_of(
     found = []
     for name in sorted({pod.spec.node_name for pod in pods} - {""}):
         state = agents.states_of(group).get(name)
+        recheck = None
         problem = _unreachable(members.get(name), agents.contacts_of(group).get(name), state)
         if not problem and state is not None:
             problem = _unprepared(state, running.hash, following)
         if not problem and state is not None and following.renewed and not state.new_password:
             since = new_password_since(group, agents) or now.astimezone(UTC)
-            if (now - since).total_seconds() < RENEWED_AFTER:
-                problem = "the new password is not mounted there yet"
-        found.append(NodeReadiness(name, problem, state.switch_at if state else ""))
+            if (left := RENEWED_AFTER - (now - since).total_seconds()) > 0:
+                problem, recheck = "the new password is not mounted there yet", left
+        found.append(NodeReadiness(name, problem, state.switch_at if state else "", recheck))
     if absent := _absent_interface(running, following, [agents.states_of(group).get(each.node) for each in found]):
         problem = f"interface {absent} exists on no node: create it, or change spec.interface of the VIPPool"
         found = [replace(each, problem=each.problem or problem) for each in found]

@@ -85,7 +85,8 @@ def plan_switchover(
     aborts, cause = (published.aborts, published.abort_cause) if published.next else (0, "")
     pending = PublishedRevisions(current, following, aborts=aborts, abort_cause=cause)
     if waiting := [each for each in nodes if each.problem]:
-        return Switchover(pending, _waits(current, following, waiting))
+        recheck = min((each.recheck for each in waiting if each.recheck is not None), default=None)
+        return Switchover(pending, _waits(current, following, waiting), recheck)
     lead = min(max(LEAD * 2**aborts, ELECTION * _longest_interval(current, following)) + annotating, LONGEST_LEAD)
     announced = replace(pending, switch_at=now + timedelta(seconds=lead))
     return Switchover(announced, _announced(announced, following), lead - LAST_LOOK)

@@ -31,7 +31,9 @@ def test_a_password_that_is_replaced_in_place() -> None:
         site.simulation.agents = site.simulation.agents.with_state(GROUP, name, state=state)
     site.simulation.group()
     assert "waits for node n2: the new password is not mounted there yet" in site.message
-    site.simulation.later(readiness.RENEWED_AFTER)
+    site.simulation.later(readiness.RENEWED_AFTER / 2)
+    assert site.simulation.group().requeue_after == readiness.RENEWED_AFTER / 2, "no event ends it"
+    site.simulation.later(readiness.RENEWED_AFTER / 2)
     site.simulation.group()
     assert site.published.switch_at
     assert (found.current.settings.renewals, found.next.settings.renewals) == (0, 1)
