@@ -181,6 +181,7 @@ class _Rebuilder:
             vips=list(placed.values()),
             lines=member.lines if member is not None else (),
             local=member is not None and member.local,
+            preferred=member.preferred if member is not None else frozenset(),
             services=sorted({self.owners[address].key for address in placed if address in self.owners}),
         )
 
@@ -196,6 +197,7 @@ def _spread_unit(run: RunningInstance, members: Shards) -> Unit:
         run.identity.router_id,
         spread=service if last == str(anchor) else "",
         endpoints=member.endpoints if member else frozenset(),
+        preferred=member.preferred if member else frozenset(),
         vips=list(run.virtual_ips),
     )
 

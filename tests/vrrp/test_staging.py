@@ -1,6 +1,8 @@
 """Changes that may roll from node to node are published; all others wait for all nodes."""
 
+from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from kavip.memo import Memory
 from kavip.vrrp import config, keys, routerids
 from kavip.vrrp.identity import agree, identity_of
 from kavip.vrrp.instances import Model, model_of
-from kavip.vrrp.members import Peer, member_of
+from kavip.vrrp.members import Member, Peer, member_of
 from kavip.vrrp.running import running_instances
 from kavip.vrrp.staging import _moving, stage
 from tests.support import build
@@ -70,6 +72,25 @@ def test_instances_that_all_move_are_not_compared_in_pairs() -> None:
         assert len(_moving(wanted, running, Memory())) > 0.9 * len(running)
         found.append(instructions(partial(_moving, wanted, running, Memory())))
     assert found[1] < 5 * found[0]
+
+
+@pytest.mark.parametrize("spread", [False, True], ids=["spread", "together"])
+def test_an_instance_stays_on_the_preferred_node_while_its_vips_wait(spread: bool) -> None:
+    """``spreadvips`` changes the instances of a Service: until the switch those that run keep their priorities."""
+    group, peers = build.group(**NEW), nodes(4)
+
+    def text(services: list[Member]) -> Model:
+        ids = routerids.assign({}, keys.wanted_keys(group, services), blacklist=frozenset(), taken=frozenset())
+        return model_of(group, services, peers, ids)
+
+    for preferred in peers:
+        one = replace(member_of(WEB, group), preferred=frozenset({preferred.name}))
+        before, after = replace(one, spread=spread), replace(one, spread=not spread)
+        running = running_instances(config.render(text([before])).text)
+        staged = stage(text([after]), running, group=group, members=[after], peers=peers)
+        first = {each.name: max(each.priorities, key=itemgetter(1))[0] for each in text([before]).instances}
+        found = {each.name: max(each.priorities, key=itemgetter(1))[0] for each in staged.instances}
+        assert {name: found[name] for name in first} == first
 
 
 def test_nothing_waits_where_all_identities_agree() -> None:

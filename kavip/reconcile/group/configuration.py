@@ -117,7 +117,7 @@ class ConfigurationBuilder:
         )
         if staged is model:
             return model
-        staged = self.coexistence.adapt(staged, self.peers)
+        staged = self.coexistence.adapt(self._with_successors(staged), self.peers)
         there = tuple(
             each for each in staged.instances if each.name in self.running or _key_of(each) in router_ids.persisted
         )
@@ -142,15 +142,21 @@ class ConfigurationBuilder:
             placed=self.placed,
             memory=memory,
         )
-        if self.candidates:
-            model = replace(model, instances=tuple(map(self._with_successor, model.instances)))
-        return self.coexistence.adapt(model, self.peers)
+        return self.coexistence.adapt(self._with_successors(model), self.peers)
+
+    def _with_successors(self, model: Model) -> Model:
+        """*model*, each of its instances with the first of its candidates."""
+        if not self.candidates:
+            return model
+        return replace(model, instances=tuple(map(self._with_successor, model.instances)))
 
     def _with_successor(self, instance: Instance) -> Instance:
         """*instance* with the first of its candidates."""
         candidates = self.candidates.get(instance.name, ())
         ranked = [(number, node) for node, number in instance.priorities if node in candidates]
-        return replace(instance, successor=max(ranked)[1]) if ranked else instance
+        if not ranked or instance.successor == max(ranked)[1]:
+            return instance
+        return replace(instance, successor=max(ranked)[1])
 
 
 def _key_of(instance: Instance) -> str:
