@@ -151,7 +151,8 @@ class AddressConflicts:
                     self._defence.configure(*self._watched)
                     await self._inquire(lambda: self._wanted)
                     if self._defence.next_due <= time.monotonic():
-                        self.version += await self._defence.verify()
+                        is_news = await self._defence.verify()
+                        self.version += is_news  # ask() may have counted meanwhile
                 except Exception:  # the edge: everything else continues
                     log.exception("detection of address conflicts failed")
                     await asyncio.sleep(_SOON)

@@ -165,6 +165,10 @@ class HeldClaims:
         self._claims: dict[VirtualIP, _Claim] = {}
         self._defended: dict[VirtualIP, float] = {}
 
+    def __bool__(self) -> bool:
+        """Whether another machine claims any VIP."""
+        return bool(self._claims)
+
     def __contains__(self, vip: VirtualIP) -> bool:
         """Whether another machine claims *vip*."""
         return vip in self._claims

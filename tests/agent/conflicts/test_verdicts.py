@@ -162,3 +162,11 @@ def test_the_number_of_claims_is_bounded() -> None:
         made.record(vip, CLAIMED, now=0, time="", jitter=0)
     found = first_reports(made.reports(), claims.reports())
     assert len(found) == MOST_CONFLICTS and {each.kind for each in found} == {ConflictKind.WITHHELD}
+
+
+def test_held_claims_are_false_without_any() -> None:
+    """Then no VIP of the node has to be looked at."""
+    claims = HeldClaims()
+    assert not claims
+    claims.heard(ONE, MAC, now=0, time="t")
+    assert claims
