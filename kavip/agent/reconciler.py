@@ -211,8 +211,9 @@ class Reconciler:
         return await self._monitor.daemon() is not None
 
     def record_failed_step(self) -> None:
-        """Report that a step has failed, until one succeeds."""
+        """Report that a step has failed, until one succeeds: the next one does everything again."""
         self._reporter.record_failed_step()
+        self._due = 0.0
 
     def network_changed(self) -> None:
         """Make the next step examine the node, even if the mount has not changed."""
