@@ -15,7 +15,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+from aiohappyeyeballs import AddrInfoType, start_connection
 
 from kavip.api.address import read_address
 from kavip.vrrp.targets import CheckTarget
@@ -25,6 +27,7 @@ LARGEST: Final = 16 << 10
 
 _STATUS: Final = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9])( [^\r\n]*)?\r?\n")
 _INTERIM: Final = range(100, 200)
+_STAGGER: Final = 0.25  # seconds between attempts to connect, as RFC 8305 recommends
 _RESOLVERS: Final = 16  # threads that may block in a resolver, one for each check, apart from those for keepalived
 
 
@@ -65,7 +68,7 @@ class HTTPProber:
     def __init__(self) -> None:
         self._trust = TrustStore()
         self._resolvers: ThreadPoolExecutor | None = None
-        self._looked_up: dict[str, asyncio.Future[list[Any]]] = {}
+        self._looked_up: dict[tuple[str, int], asyncio.Future[Sequence[AddrInfoType]]] = {}
 
     async def probe(self, target: CheckTarget, *, ca_file: Path | None, seconds: float) -> ProbeResult:
         """Probe *target* once; every failure is a result."""
@@ -106,22 +109,17 @@ class HTTPProber:
         except OSError:
             raise _NoCAError from None
 
-    async def _addresses(self, target: CheckTarget, loop: asyncio.AbstractEventLoop) -> Sequence[str]:
+    async def _addresses(self, target: CheckTarget, loop: asyncio.AbstractEventLoop) -> Sequence[AddrInfoType]:
         if read_address(target.host) is not None:
-            return (target.host,)
+            return _look_up(target, flags=socket.AI_NUMERICHOST)
         # Shared by all probes, and not cancelled with one of them: each would block another thread.
-        if (pending := self._looked_up.get(target.host)) is None:
-            pending = self._looked_up[target.host] = self._look_up(target, loop)
-            pending.add_done_callback(lambda _: self._looked_up.pop(target.host, None))
-        found = await asyncio.shield(pending)
-        return tuple(dict.fromkeys(str(each[4][0]) for each in found))
-
-    def _look_up(self, target: CheckTarget, loop: asyncio.AbstractEventLoop) -> asyncio.Future[list[Any]]:
-        if self._resolvers is None:
-            self._resolvers = ThreadPoolExecutor(_RESOLVERS, thread_name_prefix="resolver")
-        return loop.run_in_executor(
-            self._resolvers, lambda: socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-        )
+        key = target.host, target.port
+        if (pending := self._looked_up.get(key)) is None:
+            if self._resolvers is None:
+                self._resolvers = ThreadPoolExecutor(_RESOLVERS, thread_name_prefix="resolver")
+            pending = self._looked_up[key] = loop.run_in_executor(self._resolvers, _look_up, target)
+            pending.add_done_callback(lambda _: self._looked_up.pop(key, None))
+        return await asyncio.shield(pending)
 
 
 class _NoCAError(Exception):
@@ -132,20 +130,23 @@ class _NoHTTPError(Exception):
     """The answer is not HTTP; the text is kavip's."""
 
 
+def _look_up(target: CheckTarget, flags: int = 0) -> Sequence[AddrInfoType]:
+    """The addresses of *target*; blocks unless they are numbers."""
+    found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM, flags=flags)
+    return tuple(dict.fromkeys(found))
+
+
 async def _connected(
-    addresses: Sequence[str], target: CheckTarget, context: ssl.SSLContext | None
+    addresses: Sequence[AddrInfoType], target: CheckTarget, context: ssl.SSLContext | None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection to the first of *addresses* that accepts one."""
+    """
+    A connection to one of *addresses* that accepts one.
+
+    They are tried one after the other, the next one also while one does not answer (RFC 8305).
+    """
     name = target.host.rstrip(".") if context else None
-    failed: OSError | None = None
-    for address in addresses:
-        try:
-            return await asyncio.open_connection(address, target.port, ssl=context, server_hostname=name, limit=LARGEST)
-        except ssl.SSLError:
-            raise
-        except OSError as error:
-            failed = error
-    raise failed or OSError("no address")
+    connected = await start_connection(addresses, happy_eyeballs_delay=_STAGGER, interleave=1)
+    return await asyncio.open_connection(sock=connected, ssl=context, server_hostname=name, limit=LARGEST)
 
 
 async def _read_status(reader: asyncio.StreamReader) -> int:

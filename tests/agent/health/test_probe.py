@@ -1,6 +1,7 @@
 """One probe of real servers, conforming and otherwise."""
 
 import asyncio
+import contextlib
 import socket
 import ssl
 import struct
@@ -258,6 +259,28 @@ async def test_a_server_without_tls_fails_the_probe(authority: Authority) -> Non
         assert await HTTPProber().probe(target, ca_file=authority.file, seconds=LONG) == ProbeResult(
             False, "TLS failed"
         )
+
+
+async def test_an_address_that_does_not_answer_hides_no_other_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name may have an address that drops packets: its check needs one that answers."""
+    with socket.socket() as full, contextlib.ExitStack() as waiting:
+        full.bind(("127.0.0.2", 0))
+        full.listen(0)
+        port = full.getsockname()[1]
+        for _ in range(3):  # the kernel drops what comes after them
+            connecting = waiting.enter_context(socket.socket())
+            connecting.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                connecting.connect(("127.0.0.2", port))
+        resolve = socket.getaddrinfo
+
+        def both(host: str, *arguments: Any, **more: Any) -> Any:
+            return [each for known in ("127.0.0.2", "127.0.0.1") for each in resolve(known, *arguments, **more)]
+
+        monkeypatch.setattr(socket, "getaddrinfo", both)
+        async with stream_server(answering(b"HTTP/1.1 200 OK\r\n\r\n"), port=port):
+            found = await HTTPProber().probe(CheckTarget("http", "two.example", port), ca_file=None, seconds=LONG)
+    assert found == ProbeResult(ok=True, message="status 200")
 
 
 async def test_a_slow_resolver_delays_no_other_name(monkeypatch: pytest.MonkeyPatch) -> None:
