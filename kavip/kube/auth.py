@@ -42,6 +42,7 @@ class Credentials:
         self._kubeconfig, self._context = kubeconfig or "", context
         self._configuration = Configuration()
         self._loader: KubeConfigLoader | None = None
+        self._used: tuple[tuple[str, int, int], ...] = ()  # the versions of files in the TLS context
         self.tls: ssl.SSLContext
         """The TLS context, after :meth:`load`."""
 
@@ -68,6 +69,7 @@ class Credentials:
                 )
             else:
                 load_incluster_config(client_configuration=self._configuration)  # type: ignore[no-untyped-call]  # it has none
+        self._used = self._versions()
         self.tls = self._tls_context()
 
     async def _refresh(self, loader: KubeConfigLoader) -> None:
@@ -107,6 +109,24 @@ class Credentials:
             context.verify_mode = ssl.CERT_NONE
         return context
 
+    async def _renew_tls(self) -> None:
+        """Use renewed certificates for new connections. A CA that is no longer in its file is trusted until the end."""
+        given, renewed = self._configuration, await asyncio.to_thread(self._versions)
+        if renewed == self._used:
+            return
+        await asyncio.to_thread(self._tls_context)  # raises an error if the files do not fit together yet
+        if given.cert_file:
+            self.tls.load_cert_chain(given.cert_file, given.key_file)
+        if given.ssl_ca_cert:
+            self.tls.load_verify_locations(cafile=given.ssl_ca_cert)
+        self._used = renewed
+
+    def _versions(self) -> tuple[tuple[str, int, int], ...]:
+        """The files with certificates, keys and CAs, with what changes when they are renewed."""
+        given = self._configuration
+        found = ((str(path), os.stat(path)) for path in (given.cert_file, given.key_file, given.ssl_ca_cert) if path)
+        return tuple((path, status.st_ino, status.st_mtime_ns) for path, status in found)
+
     async def authorization(self) -> str:
         """
         The value of the Authorization header, or "".
@@ -120,16 +140,17 @@ class Credentials:
         return value.strip() if value else ""
 
     async def keep_fresh(self) -> None:
-        """Refresh what a plugin or a token file provides, until cancelled; return at once if there is neither."""
+        """Refresh, until cancelled, what plugins and files provide: tokens, client certificates, CAs."""
         loader = self._loader
-        user = getattr(loader, "_user", None)  # the library's own refresh_token() uses it too
-        if loader is None or user is None or not any(kind in user for kind in _REFRESHABLE):
-            return
+        user = getattr(loader, "_user", None) or {}  # the library's own refresh_token() uses it too
+        is_refreshable = any(kind in user for kind in _REFRESHABLE)
         is_failing = False
         while True:
             await asyncio.sleep(_REFRESH_SECONDS)
             try:
-                await asyncio.to_thread(lambda: asyncio.run(self._refresh(loader)))
+                if loader is not None and is_refreshable:
+                    await asyncio.to_thread(lambda: asyncio.run(self._refresh(loader)))
+                await self._renew_tls()
             except Exception as error:  # noqa: BLE001 - a plugin may work again in a minute; the old token stays
                 if not is_failing:
                     log.warning("credentials refresh failed", error=_redacted(error))
