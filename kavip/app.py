@@ -281,16 +281,19 @@ def _listening(server: str, host: str, port: int) -> Iterator[tuple[str, int]]:
 @asynccontextmanager
 async def _starting(stopped: asyncio.Event) -> AsyncIterator[Start]:
     """Start tasks that run as long as the block; the first that fails stops everything, and its error is raised."""
-    tasks: list[asyncio.Task[None]] = []
+    tasks: dict[asyncio.Task[None], None] = {}  # in order of their start
 
     def stop_on_error(task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception():
             stopped.set()
+        else:
+            tasks.pop(task, None)
 
     def start(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        tasks.append(asyncio.create_task(work, name=name))
-        tasks[-1].add_done_callback(stop_on_error)
-        return tasks[-1]
+        task = asyncio.create_task(work, name=name)
+        tasks[task] = None
+        task.add_done_callback(stop_on_error)
+        return task
 
     try:
         yield start

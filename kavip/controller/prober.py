@@ -184,6 +184,8 @@ class AgentProber:
 
     def _update_contested(self, group: str) -> None:
         """Find the instances with several masters among the nodes that answer, and ask those nodes again soon."""
+        if group not in self._targets:
+            return  # the last answers for a group that is gone
         probes = [each for key, each in self._probes.items() if key[0] == group and not each.is_silent]
         claims = Counter(name for each in probes for name in each.masters)
         contested = frozenset(name for name, times in claims.items() if times > 1)

@@ -41,6 +41,7 @@ class LocalEndpoints:
         self._wanted: tuple[LocalTrack, ...] = ()
         self._ports: dict[int, HealthPort] = {}
         self._written: tuple[frozenset[str], frozenset[str]] | None = None
+        self._logged = frozenset[str]()  # those that are unready
         self._changed = asyncio.Event()
 
     def configure(self, wanted: tuple[LocalTrack, ...]) -> None:
@@ -118,10 +119,9 @@ class LocalEndpoints:
         awaited = frozenset(track for track, ready in states if ready is None)
         if self._written != (unready, awaited):
             await self._tracks.update_endpoints(unready=unready, awaited=awaited)
-            before = self._written[0] if self._written else frozenset()
-            for track in sorted(unready ^ before):
+            for track in sorted(unready ^ self._logged):
                 log.info("endpoints", track=track, ready=track not in unready)
-            self._written = (unready, awaited)
+            self._written, self._logged = (unready, awaited), unready
 
     def _is_ready(self, wanted: LocalTrack, now: float) -> bool | None:
         if not wanted.port:

@@ -274,7 +274,7 @@ class Cooldown:
         self._drop(address)
         name = pool.name if pool is not None else _NO_POOL
         if entry.is_withdrawn:
-            if len(self._withdrawn[name]) >= MAX_WITHDRAWN:
+            if len(self._withdrawn.get(name, ())) >= MAX_WITHDRAWN:
                 return
             self._withdrawn[name].add(address)
         elif pool is not None and not pool.cooldown_seconds:
@@ -298,6 +298,8 @@ class Cooldown:
         name = self._pool_names.pop(address)
         if entry.is_withdrawn:
             self._withdrawn[name].discard(address)
+            if not self._withdrawn[name]:
+                del self._withdrawn[name]
         else:
             self._by_service[entry.service].discard(address)
             if not self._by_service[entry.service]:

@@ -5,6 +5,7 @@ What a group should run: its members and nodes, their VRIDs, the port of its age
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import NamedTuple
 
 from kavip.api import conditions
@@ -267,7 +268,7 @@ def port_of(snapshot: Snapshot, group: KeepalivedGroup, *, reserved: Mapping[str
     held = group.status.metrics_port
     if held and held not in older:
         return held
-    return next(port for port in range(first, 2**16) if port not in taken)
+    return next(port for port in chain(range(first, 2**16), range(first - 1, 1023, -1)) if port not in taken)
 
 
 def _is_port_persisted(group: KeepalivedGroup, port: int) -> bool:
