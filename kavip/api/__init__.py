@@ -20,6 +20,7 @@ what a field means stands in the CRDs.
 * :mod:`~kavip.api.unknownfields`: fields that a type does not have; :mod:`~kavip.api.typeproblem`: values of a wrong
   type; :mod:`~kavip.api.fieldvalidation`: what strict field validation refuses in a manifest;
 * :mod:`~kavip.api.installation`: what only ``kavip doctor`` reads;
+* :mod:`~kavip.api.yamlscalars`: what a plain scalar of YAML is for Kubernetes;
 * :mod:`~kavip.api.yamldocuments`: the documents of a YAML or JSON text, with the place of each part;
 * :mod:`~kavip.api.chartvalues`: the pools and groups of the chart's values;
 * :mod:`~kavip.api.patch`: JSON Patch; :mod:`~kavip.api.refusal`: a refusal as a value; :mod:`~kavip.api.text`: text as

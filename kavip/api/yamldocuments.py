@@ -15,6 +15,7 @@ from typing import Any, Final, NoReturn
 
 import yaml
 
+from kavip.api import yamlscalars
 from kavip.api.text import one_line
 from kavip.errors import BadFile
 
@@ -52,20 +53,20 @@ class Document:
         return str(found.value) if is_whole and isinstance(found, yaml.ScalarNode) else ""
 
 
-_PREFIX: Final = "tag:yaml.org,2002:"
-_STR, _NULL, _BOOL, _INT, _FLOAT = (f"{_PREFIX}{each}" for each in ("str", "null", "bool", "int", "float"))
-_NUMBERS: Final = frozenset((_BOOL, _INT, _FLOAT))
-_COLLECTIONS: Final = {yaml.SequenceStartEvent: f"{_PREFIX}seq", yaml.MappingStartEvent: f"{_PREFIX}map"}
-_TAGS: Final = frozenset((_STR, _NULL, *_NUMBERS, *_COLLECTIONS.values()))
+_NUMBERS: Final = frozenset((yamlscalars.BOOL, yamlscalars.INT, yamlscalars.FLOAT))
+_COLLECTIONS: Final = {
+    yaml.SequenceStartEvent: f"{yamlscalars.PREFIX}seq",
+    yaml.MappingStartEvent: f"{yamlscalars.PREFIX}map",
+}
+_MERGE: Final = f"{yamlscalars.PREFIX}merge"
+_TAGS: Final = frozenset((yamlscalars.STR, yamlscalars.NULL, _MERGE, *_NUMBERS, *_COLLECTIONS.values()))
 _LONGEST_TAG: Final = 100  # characters of one that is shown
 
 
 class _Loader(yaml.CSafeLoader):
-    """
-    YAML as Kubernetes reads it.
+    """YAML as Kubernetes reads it (:mod:`.yamlscalars`); keys that look like numbers or booleans are text."""
 
-    Dates and numbers of base 60, such as ``1:30``, are text; so are keys that look like numbers or booleans.
-    """
+    yaml_implicit_resolvers = yamlscalars.RESOLVERS
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         node.value = [(self._as_text(key), value) for key, value in node.value]
@@ -82,34 +83,35 @@ class _Loader(yaml.CSafeLoader):
             return key
         value = self.construct_object(key)
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        return yaml.ScalarNode(_STR, text, key.start_mark, key.end_mark)
+        return yaml.ScalarNode(yamlscalars.STR, text, key.start_mark, key.end_mark)
 
     def construct_bounded_int(self, node: yaml.ScalarNode) -> int:
         """The number *node*, if it has not too many digits."""
         if len(node.value) > _MOST_DIGITS:
             raise yaml.constructor.ConstructorError(None, None, "a number has too many digits", node.start_mark)
-        return int(self.construct_yaml_int(node))
+        return yamlscalars.int_of(str(self.construct_scalar(node)))
+
+    def construct_text(self, node: yaml.ScalarNode) -> str:
+        """The text *node*."""
+        return str(self.construct_scalar(node))
+
+    def construct_any_bool(self, node: yaml.ScalarNode) -> bool:
+        """The boolean *node*."""
+        return yamlscalars.bool_of(str(self.construct_scalar(node)))
 
 
-def _without_base_60(pattern: re.Pattern[str]) -> re.Pattern[str]:
-    """*pattern* for texts without a colon; of null, booleans and numbers, only numbers of base 60 have one."""
-    return re.compile(f"(?=[^:]*\\Z)(?:{pattern.pattern})", pattern.flags)
-
-
-_Loader.add_constructor(_INT, _Loader.construct_bounded_int)
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, _without_base_60(pattern)) for tag, pattern in resolvers if tag != f"{_PREFIX}timestamp"]
-    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-}
-_RESOLVER: Final[Any] = _Loader("")
+_Loader.add_constructor(yamlscalars.INT, _Loader.construct_bounded_int)
+_Loader.add_constructor(yamlscalars.BOOL, _Loader.construct_any_bool)
+for _tag in (_MERGE, f"{yamlscalars.PREFIX}value"):  # of << and =, which mean something as keys only
+    _Loader.add_constructor(_tag, _Loader.construct_text)
 
 
 def _fitting_tags(event: yaml.ScalarEvent | yaml.CollectionStartEvent) -> tuple[str, ...]:
     """The tags that *event* may have: those of its collection, or of its text as it is read without a tag."""
     if not isinstance(event, yaml.ScalarEvent):
         return (_COLLECTIONS[type(event)],)
-    implied = _RESOLVER.resolve(yaml.ScalarNode, event.value, (True, False))
-    return (_STR, _INT, _FLOAT) if implied == _INT else (_STR, implied)
+    implied = yamlscalars.tag_of(event.value)
+    return (yamlscalars.STR, implied, *((yamlscalars.FLOAT,) if implied == yamlscalars.INT else ()))
 
 
 def read(where: str, text: str) -> Iterator[Document]:
@@ -285,7 +287,7 @@ class _Size:
         """Refuse the tag of a type that JSON does not have, or that does not fit what is written."""
         if event.tag in (None, "!"):
             return
-        shown = one_line(event.tag.replace(_PREFIX, "!!", 1))[:_LONGEST_TAG]
+        shown = one_line(event.tag.replace(yamlscalars.PREFIX, "!!", 1))[:_LONGEST_TAG]
         if event.tag not in _TAGS:
             self._refuse(event, f"the tag {shown} is of no type of JSON; remove it")
         if event.tag not in _fitting_tags(event):

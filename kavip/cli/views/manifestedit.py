@@ -8,19 +8,16 @@ change elsewhere, such as a field that an anchor shares, is refused.
 """
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml
 
+from kavip.api import yamlscalars
 from kavip.reconcile.mergepatch import patched
 
 _STEP: Final = 2  # columns of a new level
-_NUMBER: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+\.?[0-9]*)[eE][-+]?[0-9]+|[-+]?0o[0-7]+")
-"""What is a number of YAML 1.2, and so for Kubernetes, but text for PyYAML."""
-_TEXT: Final = "tag:yaml.org,2002:str"
 _RESERVED: Final = frozenset("[]{}#&*!|>'\"%@`")
 
 
@@ -146,11 +143,11 @@ def _scalar(value: Any, *, in_flow: bool) -> str:
 
 
 def _is_text(value: str) -> bool:
-    """Whether YAML reads *value* as the same text, and not as a number or a date, even one that does not exist."""
-    if _NUMBER.fullmatch(value):
+    """Whether YAML reads *value* as the same text, for Kubernetes and for PyYAML."""
+    if yamlscalars.tag_of(value) != yamlscalars.STR:
         return False
     try:
         node = yaml.compose(value, Loader=yaml.SafeLoader)
     except yaml.YAMLError:
         return False
-    return isinstance(node, yaml.ScalarNode) and (node.tag, node.value) == (_TEXT, value)
+    return isinstance(node, yaml.ScalarNode) and (node.tag, node.value) == (yamlscalars.STR, value)

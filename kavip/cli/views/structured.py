@@ -8,11 +8,21 @@ from typing import Any
 
 import yaml
 
+from kavip.api import yamlscalars
 from kavip.api.text import printable
 
 
 class _Dumper(yaml.SafeDumper):
-    """A text with a character that is not printable, such as a bidirectional control, is escaped; others stay."""
+    """
+    A text with a character that is not printable, such as a bidirectional control, is escaped; others stay.
+
+    What Kubernetes or PyYAML would not read as text is quoted.
+    """
+
+    yaml_implicit_resolvers = {
+        first: [*yaml.SafeDumper.yaml_implicit_resolvers.get(first, ()), *yamlscalars.RESOLVERS.get(first, ())]
+        for first in {**yaml.SafeDumper.yaml_implicit_resolvers, **yamlscalars.RESOLVERS}
+    }
 
     def analyze_scalar(self, scalar: str) -> Any:
         self.allow_unicode = all(printable(line) == line for line in scalar.split("\n"))

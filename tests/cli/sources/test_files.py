@@ -217,6 +217,15 @@ def test_the_tags_of_the_types_of_json_are_read(tmp_path: Path) -> None:
     assert [each.port for each in found.spec.ports or ()] == [80]
 
 
+def test_a_merge_key_may_have_its_tag(tmp_path: Path) -> None:
+    """Released manifests of Knative and Tekton have it; as values, << and = are text."""
+    text = f"{SERVICE % 'a'}  labels: &l {{x: <<, y.z: =}}\n  annotations:\n    !!merge <<: *l\n    b: c\n"
+    (tmp_path / "a.yaml").write_text(text)
+    (found,) = load([tmp_path])
+    assert isinstance(found, Service)
+    assert found.metadata.annotations == {"x": "<<", "y.z": "=", "b": "c"}
+
+
 def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     """The error names the line of the first invalid byte."""
     file = tmp_path / "latin.yaml"
