@@ -262,6 +262,8 @@ class Caches:
             self.snapshot.ledger.cooldown.start(self._now())  # before a freed address can be assigned again
             for key in enqueue.of(self.snapshot, old, new, sent=sent):
                 self._enqueue(key)
+        else:
+            self.snapshot.ledger.forget_changes()
 
     def _update_owned(self, old: Owned | None, new: Owned | None) -> None:
         for group in self.objects.store(old, new):

@@ -68,7 +68,7 @@ def of(snapshot: Snapshot, old: Object | None, new: Object | None, *, sent: Stat
             if _node_inputs(old) != _node_inputs(new):
                 yield from _groups(snapshot)
                 yield from _pools_of(snapshot, _own(old) ^ _own(new))
-                if _pod_ranges(old) != _pod_ranges(new) and any(_touches_pools(snapshot, each) for each in (old, new)):
+                if _pod_ranges(old) != _pod_ranges(new) and _may_overlap(snapshot, old, new):
                     yield from _pools(snapshot)
         case Namespace() as namespace:
             if _labels(old) != _labels(new):
@@ -79,6 +79,8 @@ def of(snapshot: Snapshot, old: Object | None, new: Object | None, *, sent: Stat
             yield from _groups(snapshot)
         case _:  # ServiceCIDR, OpenShift's Network: whether the platform assigns, and what no pool may assign
             yield from _all_addresses(snapshot)
+    if snapshot.drain_node_changes():
+        yield from _groups(snapshot)
     yield from _pools_of(snapshot, snapshot.ledger.drain_undone())
     disputing = map(snapshot.services.get, snapshot.ledger.drain_disputes())
     yield from _groups_of(snapshot, filter(None, disputing))  # each renders what no other group has
@@ -88,7 +90,7 @@ def of(snapshot: Snapshot, old: Object | None, new: Object | None, *, sent: Stat
 def _of_service(snapshot: Snapshot, old: Object | None, new: Object | None, sent: StatusPatch | None) -> Iterator[Key]:
     before, after = _as_service(old), _as_service(new)
     ours = [each for each in (after, before) if each is not None and may_be_ours(each)]
-    if ours and not (is_own_write(sent, before, after) and _has_same_group(snapshot, before, after)):
+    if ours and not (is_own_write(sent, before, after) and _is_settled(snapshot, before, after)):
         yield _service(ours[0].key)
     had, has = (each.virtual_ips if each is not None else () for each in (before, after))
     if had == has and _shape(before) == _shape(after):
@@ -97,10 +99,15 @@ def _of_service(snapshot: Snapshot, old: Object | None, new: Object | None, sent
     yield from _pools_of(snapshot, {*had, *has})
 
 
-def _has_same_group(snapshot: Snapshot, before: Service | None, after: Service | None) -> bool:
-    """Whether the group stays: a Service that names none keeps its group only with an address (``group_of``)."""
-    one, other = (each and snapshot.group_of(each) for each in (before, after))
-    return one == other
+def _is_settled(snapshot: Snapshot, before: Service | None, after: Service | None) -> bool:
+    """
+    Whether nothing is left to decide after kavip's own write.
+
+    A Service that has lost an address may no longer belong to its group (``group_of``), nor to kavip.
+    """
+    if before is None or after is None or not set(before.virtual_ips) <= set(after.virtual_ips):
+        return False
+    return snapshot.group_of(before) == snapshot.group_of(after)
 
 
 def _of_group(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iterator[Key]:
@@ -115,7 +122,8 @@ def _of_group(snapshot: Snapshot, old: Object | None, new: Object | None) -> Ite
             yield from (Key(KeyKind.GROUP, group.key) for group in snapshot.neighbours(after))
         return
     yield from _groups(snapshot)
-    yield from _pools_of(snapshot, _own(old) ^ _own(new))
+    is_leaving = bool(changed.metadata.deletion_timestamp)  # then it holds only what its nodes run
+    yield from _pools_of(snapshot, _own(old) | _own(new) if is_leaving else _own(old) ^ _own(new))
     if any(group is not None and group.is_default for group in (before, after)):
         yield from (_service(service.key) for service in snapshot.candidates(""))
     yield from map(_service, snapshot.choosers(changed.key))
@@ -198,9 +206,14 @@ def _pod_ranges(obj: Object | None) -> object:
     return (obj.spec.pod_cidrs, obj.host_addresses) if isinstance(obj, Node) else None
 
 
-def _touches_pools(snapshot: Snapshot, obj: Object | None) -> bool:
-    """Whether a pod range of this node overlaps a pool."""
-    return isinstance(obj, Node) and snapshot.pod_ranges.touches_pools(obj)
+def _may_overlap(snapshot: Snapshot, *versions: Object | None) -> bool:
+    """
+    Whether a pod range of a node overlaps a pool, or did with these *versions* of a node.
+
+    A range that has the address of any node counts for no pool.
+    """
+    nodes = (each for each in versions if isinstance(each, Node))
+    return snapshot.pod_ranges.have_overlaps or any(map(snapshot.pod_ranges.touches_pools, nodes))
 
 
 def _problematic(snapshot: Snapshot) -> set[str]:

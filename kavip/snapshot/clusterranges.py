@@ -93,6 +93,11 @@ class PodRanges:
         """The pod ranges that overlap what *pool*, one of the pools, assigns, by node. In O(nodes that overlap one)."""
         return self._found(self._overlapping, pool.usable)
 
+    @property
+    def have_overlaps(self) -> bool:
+        """Whether a pod range of some node, ignored or not, overlaps a pool."""
+        return bool(self._overlapping)
+
     def touches_pools(self, node: Node) -> bool:
         """Whether a pod range of *node*, ignored or not, overlaps a pool."""
         return any(first_overlap(self._declared, span) for span in _pod_ranges(node))

@@ -52,6 +52,7 @@ class Snapshot:
         self.nodes: dict[str, Node] = {}
         """With their own addresses only, without VIPs that they report (:mod:`kavip.ipam.nodeaddresses`)."""
         self.namespaces: dict[str, Namespace] = {}
+        self._nodes_changed = False
         self.networks: dict[str, Network] = {}
         self.infrastructures: dict[str, Infrastructure] = {}
         self.slices: dict[str, EndpointSlice] = {}
@@ -92,13 +93,11 @@ class Snapshot:
     # --- filling --------------------------------------------------------------------------------------------------
     def put(self, obj: Object) -> None:
         """Add *obj*, or replace the object of its kind and key."""
-        if self._enter(obj):
-            self._configure_pools()
+        self.put_all((obj,))
 
     def put_all(self, objects: Iterable[Object]) -> None:
         """Put *objects*, in any order; the pools are parsed once."""
-        changes = [self._enter(each) for each in objects]
-        if any(changes):
+        if any([self._enter(each) for each in objects]):  # noqa: C419 - every one is entered
             self._configure_pools()
 
     def _enter(self, obj: Object) -> bool:
@@ -131,7 +130,7 @@ class Snapshot:
                 self._choose_again(self._membership.choosers_in(key))
             case Node():
                 self._reported.observe(key, obj)
-                self._update_nodes([key])
+                self._update_node(key)
                 self.pod_ranges.observe(key, obj)
             case EndpointSlice():
                 self._index_slice(key, before if isinstance(before, EndpointSlice) else None, obj)
@@ -167,7 +166,7 @@ class Snapshot:
                 self._index_slice(key, before, None)
             case names.NODE:
                 self._reported.observe(key, None)
-                self._update_nodes([key])
+                self._update_node(key)
                 self.pod_ranges.observe(key, None)
             case names.KEEPALIVED_GROUP:
                 self._membership.forget(key)
@@ -231,13 +230,23 @@ class Snapshot:
             if service.metadata.annotation(names.SHARING_KEY_ANNOTATION):
                 self._enter_in_ledger(service.key, service)
 
+    def drain_node_changes(self) -> bool:
+        """Whether nodes have got or lost own addresses since the last call, without a change of their objects."""
+        has_changed, self._nodes_changed = self._nodes_changed, False
+        return has_changed
+
     def _update_nodes(self, nodes: Iterable[str]) -> None:
-        """Determine again which addresses are the own ones of *nodes*."""
+        """Determine again which addresses are the own ones of *nodes*, because other objects have changed."""
         for key in nodes:
-            if (node := self._reported.without_vips(key)) is not None:
-                self.nodes[key] = node
-            self._group_nodes.clear()
-            self.ledger.reserve(f"{names.NODE} {key}", addresses_of(node))
+            before = self.nodes.get(key)
+            self._update_node(key)
+            self._nodes_changed |= addresses_of(before) != addresses_of(self.nodes.get(key))
+
+    def _update_node(self, key: str) -> None:
+        if (node := self._reported.without_vips(key)) is not None:
+            self.nodes[key] = node
+        self._group_nodes.clear()
+        self.ledger.reserve(f"{names.NODE} {key}", addresses_of(node))
 
     def _holders(self, address: Address) -> Iterator[Service | KeepalivedGroup]:
         found = (self.services.get(terms.key) for terms in self.ledger.claims.claimants(address))
@@ -260,8 +269,7 @@ class Snapshot:
             self._membership.set_default_group(default.key if default else "")
             if before is None or default is None or scope_of(before) != scope_of(default):
                 self._choose_again(self._membership.choosers_in())
-        # without a default group its Services are not served; they go on sharing addresses
-        if default is not None and self.ledger.set_default_group(default.key):
+        if default is not None and self.ledger.set_default_group(default.key):  # without one they go on sharing
             self._share_again(self._membership.candidates(""))
 
     # --- reading --------------------------------------------------------------------------------------------------

@@ -127,6 +127,7 @@ class SimulatedCluster:
         self.objects, self.records, self.templates = OwnedObjects(), Records(), ConfigTemplates()
         self.now = NOW
         self.removed: list[str] = []
+        self.changes: list[tuple[Object, Object]] = []  # of objects in deletion, by the last text
         self._version = 1000
         self._applied_keys: dict[str, set[str]] = {}  # of ConfigMaps: keys of other programs stay
 
@@ -269,7 +270,7 @@ class SimulatedCluster:
             self.objects.configmaps[write.key] = ConfigMap(
                 metadata=metadata, data={**theirs, **body["data"]}, binary_data=body.get("binaryData")
             )
-            self.snapshot.publish(write.key, self.objects.published_text(write.key))
+            self.changes = self.snapshot.publish(write.key, self.objects.published_text(write.key))
         elif kind := MONITORING.get(write.kind):
             made: Any = msgspec.convert({**body, "metadata": metadata}, kind)
             self.objects.store(None, made)

@@ -11,11 +11,12 @@ import msgspec
 import pytest
 
 from kavip import names
-from kavip.api.cluster import Namespace, Node
+from kavip.api.cluster import Namespace, Network, Node, ServiceCIDR
 from kavip.api.group import GroupVirtualIP, Instances, KeepalivedGroup
 from kavip.api.meta import LabelSelector
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
+from kavip.api.slice import EndpointSlice
 from kavip.ipam.request import read_request
 from kavip.names import ConditionType
 from kavip.reconcile import enqueue
@@ -47,6 +48,9 @@ class EnqueuingCluster(SimulatedCluster):
             VIPPool: self.snapshot.pools,
             Namespace: self.snapshot.namespaces,
             Node: self.snapshot.nodes,
+            EndpointSlice: self.snapshot.slices,
+            ServiceCIDR: self.snapshot.service_ranges,
+            Network: self.snapshot.networks,
         }
         found: Object | None = stores[type(other)].get(other.metadata.key)
         return found
@@ -57,7 +61,9 @@ class EnqueuingCluster(SimulatedCluster):
         self._version += 1
         metadata = msgspec.structs.replace(new.metadata, resource_version=str(self._version))
         new = msgspec.structs.replace(new, metadata=metadata)
-        if old is not None and not isinstance(new, Node | Namespace):
+        if old is not None and old.metadata.deletion_timestamp and not new.metadata.deletion_timestamp:
+            return  # no object returns from its deletion
+        if old is not None and isinstance(new, Service | KeepalivedGroup | VIPPool):
             new = msgspec.structs.replace(new, status=old.status)
         self.snapshot.put(new)
         self._follow(old, new)
@@ -83,6 +89,8 @@ class EnqueuingCluster(SimulatedCluster):
     def _apply(self, write: Apply) -> None:
         super()._apply(write)
         self.queue[Key(KeyKind.GROUP, write.key)] = None
+        for before, after in self.changes:  # of what objects in deletion hold
+            self.queue.update(dict.fromkeys(enqueue.of(self.snapshot, before, after)))
 
     def service(self, key: str) -> ServicePlan:
         """Plan the Service *key*, record what it waits for, and carry the plan out."""
@@ -145,17 +153,25 @@ def service(luck: random.Random, key: str) -> Service:
         more["external_ips"] = [f"198.51.100.{luck.randint(1, 3)}"]
     if luck.random() < 0.2:
         more["load_balancer_class"] = luck.choice((names.LOAD_BALANCER_CLASS, "example.com/other"))
-    return build.service(
+    notes = {
+        names.SPREAD_ANNOTATION: "true" if luck.random() < 0.1 else "",
+        names.REASSIGN_ANNOTATION: "true" if luck.random() < 0.1 else "",
+        names.SHARING_KEY_ANNOTATION: "k" if luck.random() < 0.1 else "",
+    }
+    if luck.random() < 0.1:
+        more["external_traffic_policy"] = "Local"
+    found = build.service(
         key,
         type=kind,
         group=luck.choice((*GROUPS, "", "lb/absent")),
         pool=luck.choice(("", "", "", *POOLS, "p3")),
         wants=luck.choice(("", "", "", "192.0.2.129", "192.0.2.140")),
-        families=luck.choice((("IPv4",), ("IPv4",), ("IPv6",))),
-        annotations={names.SPREAD_ANNOTATION: "true"} if luck.random() < 0.1 else None,
+        families=luck.choice((("IPv4",), ("IPv4",), ("IPv6",), ("IPv4", "IPv6"))),
+        annotations={name: value for name, value in notes.items() if value},
         created=f"2026-01-{luck.randint(1, 9):02}T00:00:00Z",
         **more,
     )
+    return build.in_deletion(found) if luck.random() < 0.05 else found
 
 
 def group(luck: random.Random, key: str) -> KeepalivedGroup:
@@ -171,7 +187,10 @@ def group(luck: random.Random, key: str) -> KeepalivedGroup:
         more["segment"] = "s"
     if luck.random() < 0.3:
         more["blacklist_router_ids"] = list(range(luck.randint(1, 3), luck.randint(250, 256)))
-    return build.group(key, default=luck.random() < 0.3, **more)
+    if luck.random() < 0.2:
+        more["unicast_enabled"] = True
+    found = build.group(key, default=luck.random() < 0.3, **more)
+    return build.in_deletion(found) if luck.random() < 0.05 else found
 
 
 def pool(luck: random.Random, name: str) -> VIPPool:
@@ -199,18 +218,29 @@ def pool(luck: random.Random, name: str) -> VIPPool:
 
 def edited(luck: random.Random) -> Object:
     """A version of some object."""
-    match luck.randrange(8):
-        case 0 | 1 | 2 | 3:
+    match luck.randrange(12):
+        case 0 | 1 | 2 | 3 | 4:
             return service(luck, f"{luck.choice(SPACES)}/s{luck.randint(1, 3)}")
-        case 4:
+        case 5 | 6:
             return group(luck, luck.choice(GROUPS))
-        case 5:
+        case 7:
             return pool(luck, luck.choice(POOLS))
-        case 6:
+        case 8:
             return build.namespace(luck.choice(SPACES), env=luck.choice(("prod", "test")))
+        case 9:
+            return luck.choice(
+                (
+                    build.service_range(luck.choice(("10.96.0.0/12", "192.0.2.128/31", "2001:db8::/112"))),
+                    build.network(*luck.choice(((), ("198.51.100.0/24",)))),
+                    build.network(rejected_cidrs=["192.0.2.128/31"]),
+                    build.endpoints(f"{luck.choice(SPACES)}/s{luck.randint(1, 3)}", luck.choice(("n1", "n2"))),
+                    build.endpoints(names.API_SERVER_SERVICE, addresses=[luck.choice(("192.0.2.129", "192.0.2.9"))]),
+                )
+            )
         case _:
-            node = build.node("n2", luck.choice(("192.0.2.12", "192.0.2.129")))
-            return build.not_ready(node) if luck.random() < 0.5 else node
+            place = luck.choice(("192.0.2.12", "192.0.2.129", "198.51.100.1"))
+            node = build.node(luck.choice(("n2", "n3")), place, pod_cidrs=luck.choice(((), ("192.0.2.128/30",))))
+            return build.not_ready(node) if luck.random() < 0.3 else node
 
 
 @pytest.mark.slow

@@ -52,6 +52,11 @@ class AddressBook:
             self._change(address)
         self.cooldown.configure(pools)
 
+    def forget_changes(self) -> None:
+        """Empty the sets that end in ``_changes``."""
+        for each in (self.dispute_changes, self.contest_changes, self.holder_changes, self.undone_changes):
+            each.clear()
+
     def reserve(self, owner: str, addresses: Iterable[Address]) -> None:
         """Set the own addresses of *owner*; none: it is deleted."""
         gone, new = self.owners.replace(owner, addresses)

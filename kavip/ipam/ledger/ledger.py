@@ -216,7 +216,7 @@ class Ledger:
     def _stays(self, address: Address, request: Request, pools: Collection[str]) -> bool:
         """Whether *request* keeps *address* and gets another one from *pools*: both families come from one pool."""
         pool = self._book.usage.pools.pool_of(address)
-        if pool is None or pool.name not in pools:
+        if pool is None or pool.name not in pools or not self.keeps(address, request.terms):
             return False
         return not (request.reassign and pool.why_barred(address, request.key))
 
@@ -245,6 +245,10 @@ class Ledger:
         """Take the Services that claim an address which is or was disputed, and whose claims or owner have changed."""
         changed, self._book.dispute_changes = self._book.dispute_changes, set()
         return {claim.terms.key for address in changed for claim in self.claims.of(address)}
+
+    def forget_changes(self) -> None:
+        """Take all changes, of which nobody is told: this replica does not lead."""
+        self._book.forget_changes()
 
     def drain_undone(self) -> set[Address]:
         """Take the addresses that expected writes did not assign after all: the status of their pools is stale."""
