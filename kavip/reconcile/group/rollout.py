@@ -120,7 +120,13 @@ def _plan_switchover(
     settings = replace(settings_of(group), renewals=(running.settings.renewals if running else 0) + renewed)
     wanted = configuration.next or configuration.current
     following = Revision(
-        wanted.content, wanted.hash, settings, renewed, desired.links, wanted.is_packed, configuration.final
+        wanted.content,
+        wanted.hash,
+        settings,
+        renewed,
+        desired.links,
+        wanted.is_packed,
+        configuration.final if configuration.next else configuration.model,
     )
     current = Revision(
         configuration.current.content,
