@@ -25,6 +25,7 @@ _TRACK_FILES: Final = frozenset({"track_file", "vrrp_track_file"})
 _BLOCKS: Final = frozenset({"global_defs", INSTANCE}) | _TRACK_FILES
 _PEERS: Final = "unicast_peer"
 _ADDRESS_BLOCKS: Final = frozenset({"virtual_ipaddress", "virtual_ipaddress_excluded"})
+_NEVER_INLINE: Final = _ADDRESS_BLOCKS | _TRACK_FILES | {_PEERS}
 _PATH: Final = re.compile(r'"(/[A-Za-z0-9_.-]+)+"')
 _WEIGHT: Final = re.compile(r"0|-?[1-9][0-9]{0,2}")
 _MAX_WEIGHT: Final = 253
@@ -176,6 +177,7 @@ class BlockParser:
         if "{" in stripped or "}" in stripped:
             inner = stripped.partition("{")[2].split()
             sound = _INLINE.fullmatch(stripped) and self._open and not inner[0].startswith("include")
+            sound = sound and keyword not in _NEVER_INLINE
             return "" if sound else "a brace that is not at the end of the line"
         if not self._open:
             return "a keyword outside a block"

@@ -96,6 +96,14 @@ def test_other_track_files_are_refused(old: str, new: str, why: str) -> None:
     assert why in found.message
 
 
+@pytest.mark.parametrize("block", ["unicast_peer { x }", "virtual_ipaddress { 192.0.2.9 }", "track_file { x }"])
+def test_blocks_that_kavip_reads_are_not_on_one_line(block: str) -> None:
+    """keepalived reads them there too, and nothing here would know what is in them."""
+    found = validate.examine(SOUND.replace("    virtual_router_id", f"    {block}\n    virtual_router_id"))
+    assert isinstance(found, ExaminedConfig)
+    assert found.faults["shop/web"].message.endswith("a brace that is not at the end of the line")
+
+
 @pytest.mark.parametrize("twice", ["    interface eth0\n", "    unicast_peer {\n        192.0.2.12\n    }\n"])
 def test_a_second_interface_or_list_of_peers_is_refused(twice: str) -> None:
     """kavip writes one; the rest of the instance is read all the same."""
