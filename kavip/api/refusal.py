@@ -32,8 +32,11 @@ class Refusal:
     is_temporary: bool = False
 
     def __post_init__(self) -> None:
-        """Make the field printable."""
-        object.__setattr__(self, "field", clipped_line(self.field, LONGEST_FIELD))
+        """Make the field printable; a message that begins with it begins with the same text."""
+        shown = clipped_line(self.field, LONGEST_FIELD)
+        if shown != self.field:
+            object.__setattr__(self, "message", self.message.replace(self.field, shown, 1))
+            object.__setattr__(self, "field", shown)
 
     @classmethod
     def of(cls, reason: Reason, error: BadInput) -> "Refusal":

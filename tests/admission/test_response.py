@@ -2,8 +2,9 @@
 
 from kavip.admission.response import MAX_TEXT, ReviewedObject, response
 from kavip.admission.text import MAX_MESSAGE
-from kavip.admission.verdict import AdmissionWarning, Verdict, describe
+from kavip.admission.verdict import AdmissionWarning, Verdict, describe, message_of
 from kavip.api.refusal import LONGEST_FIELD, Refusal
+from kavip.errors import BadInput
 from kavip.names import Reason
 from tests.admission.evaluation import EDGE, create, reasons
 from tests.support.build import pool, service
@@ -75,6 +76,13 @@ def test_the_text_of_all_causes_is_bounded() -> None:
     assert sum(len(each.message) + len(each.field) for each in causes) <= MAX_TEXT
     one = response("u1", Verdict(refusals=(long,)), ReviewedObject("KeepalivedGroup", "edge"))
     assert one.status is not None and len(one.status.message) < MAX_MESSAGE + 2 * LONGEST_FIELD
+
+
+def test_a_message_does_not_repeat_its_field() -> None:
+    """Also one that is too long, or not printable."""
+    for key in ("k" * 1000, "\u202ek"):
+        refusal = Refusal.of(Reason.INVALID, BadInput(f"spec.verbatimConfig[{key}]", "x", "want a keyword"))
+        assert message_of(refusal).startswith("'x': want") or message_of(refusal).startswith("x: want")
 
 
 def test_fields_and_names_are_printable() -> None:
