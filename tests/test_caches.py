@@ -43,7 +43,7 @@ class Clock:
 
 def cooling(caches: Caches) -> list[str]:
     """The addresses that cool down in the pool."""
-    return [str(rest.address) for rest in caches.snapshot.ledger.cooldown.of("edge")]
+    return [str(each.address) for each in caches.snapshot.ledger.cooldown.of("edge")]
 
 
 def test_a_freed_address_cools_down_before_a_key_is_enqueued() -> None:
@@ -58,7 +58,7 @@ def test_a_freed_address_cools_down_before_a_key_is_enqueued() -> None:
     assert all(seen == ["192.0.2.128"] for _, seen in woken)
     clock.now += timedelta(seconds=1)
     caches._update(API, None)
-    assert [rest.until for rest in caches.snapshot.ledger.cooldown.of("edge")] == [
+    assert [each.until for each in caches.snapshot.ledger.cooldown.of("edge")] == [
         NOW + timedelta(seconds=s) for s in (60, 61)
     ]
 
@@ -76,6 +76,20 @@ def test_only_the_leader_starts_cool_downs() -> None:
     caches.follow()
     caches._update(API, None)
     assert cooling(caches) == []
+
+
+def test_a_replica_that_does_not_lead_keeps_no_changes() -> None:
+    """Nobody would take them: two Services that move over many external IPs would fill its memory."""
+    caches = Caches(cast(Client, None), owned=False)
+    before: dict[str, Service] = {}
+    for number in range(10):
+        for name in ("shop/a", "shop/b"):
+            moved = build.service(name, group=GROUP, type="ClusterIP", external_ips=[f"198.51.100.{number}"])
+            caches._update(before.get(name), moved)
+            before[name] = moved
+    ledger = caches.snapshot.ledger
+    assert ledger.disputing() == {"shop/a", "shop/b"}
+    assert not ledger.drain_disputes() and not ledger.drain_requeues() and not ledger.drain_undone()
 
 
 def test_slices_are_selected_by_name() -> None:
