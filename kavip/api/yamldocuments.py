@@ -63,10 +63,8 @@ _TAGS: Final = frozenset((yamlscalars.STR, yamlscalars.NULL, _MERGE, *_NUMBERS, 
 _LONGEST_TAG: Final = 100  # characters of one that is shown
 
 
-class _Loader(yaml.CSafeLoader):
+class _Loader(yamlscalars.Resolver, yaml.CSafeLoader):
     """YAML as Kubernetes reads it (:mod:`.yamlscalars`); keys that look like numbers or booleans are text."""
-
-    yaml_implicit_resolvers = yamlscalars.RESOLVERS
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         node.value = [(self._as_text(key), value) for key, value in node.value]
@@ -82,14 +80,16 @@ class _Loader(yaml.CSafeLoader):
         if key.tag not in _NUMBERS or not isinstance(key, yaml.ScalarNode):
             return key
         value = self.construct_object(key)
-        text = str(value).lower() if isinstance(value, bool) else str(value)
+        text = f"{value:g}" if isinstance(value, float) else str(value)
+        text = text.lower() if isinstance(value, bool) else text
         return yaml.ScalarNode(yamlscalars.STR, text, key.start_mark, key.end_mark)
 
-    def construct_bounded_int(self, node: yaml.ScalarNode) -> int:
-        """The number *node*, if it has not too many digits."""
-        if len(node.value) > _MOST_DIGITS:
-            raise yaml.constructor.ConstructorError(None, None, "a number has too many digits", node.start_mark)
-        return yamlscalars.int_of(str(self.construct_scalar(node)))
+    def construct_number(self, node: yaml.ScalarNode) -> int | float:
+        """The number *node*, if JSON has it."""
+        value = yamlscalars.number_of(str(self.construct_scalar(node)))
+        if value is None:
+            raise yaml.constructor.ConstructorError(None, None, "JSON has no such number", node.start_mark)
+        return value
 
     def construct_text(self, node: yaml.ScalarNode) -> str:
         """The text *node*."""
@@ -100,7 +100,8 @@ class _Loader(yaml.CSafeLoader):
         return yamlscalars.bool_of(str(self.construct_scalar(node)))
 
 
-_Loader.add_constructor(yamlscalars.INT, _Loader.construct_bounded_int)
+_Loader.add_constructor(yamlscalars.INT, _Loader.construct_number)
+_Loader.add_constructor(yamlscalars.FLOAT, _Loader.construct_number)
 _Loader.add_constructor(yamlscalars.BOOL, _Loader.construct_any_bool)
 for _tag in (_MERGE, f"{yamlscalars.PREFIX}value"):  # of << and =, which mean something as keys only
     _Loader.add_constructor(_tag, _Loader.construct_text)
@@ -111,7 +112,8 @@ def _fitting_tags(event: yaml.ScalarEvent | yaml.CollectionStartEvent) -> tuple[
     if not isinstance(event, yaml.ScalarEvent):
         return (_COLLECTIONS[type(event)],)
     implied = yamlscalars.tag_of(event.value)
-    return (yamlscalars.STR, implied, *((yamlscalars.FLOAT,) if implied == yamlscalars.INT else ()))
+    others = {yamlscalars.INT: (yamlscalars.FLOAT,), yamlscalars.STR: (_MERGE,) if event.value == "<<" else ()}
+    return (yamlscalars.STR, implied, *others.get(implied, ()))
 
 
 def read(where: str, text: str) -> Iterator[Document]:

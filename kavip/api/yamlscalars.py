@@ -1,67 +1,82 @@
 """
 What a plain scalar of YAML is for Kubernetes: text, a number, a boolean or null.
 
-kubectl and Helm read YAML with sigs.k8s.io/yaml. PyYAML takes some of its numbers and booleans for text (``1e3``,
-``08``, ``0X1F``, ``y``), and some of its texts for dates or for numbers of base 60.
+kubectl and Helm read YAML with sigs.k8s.io/yaml, whose numbers are those of Go's strconv. PyYAML takes some of its
+numbers and booleans for text (``1e3``, ``08``, ``0X1F``, ``y``), and some of its texts for dates or for numbers of base
+60. A number that does not fit into 64 bits is text, or a float.
 """
 
 import re
-from typing import Any, Final
+from math import isfinite
+from typing import Final
 
 import yaml
 
 PREFIX: Final = "tag:yaml.org,2002:"
 STR, NULL, BOOL, INT, FLOAT = (f"{PREFIX}{each}" for each in ("str", "null", "bool", "int", "float"))
 
-_PATTERNS: Final = (
-    (BOOL, r"y|Y|yes|Yes|YES|true|True|TRUE|on|On|ON|n|N|no|No|NO|false|False|FALSE|off|Off|OFF", "yYtToOnNfF"),
-    (
-        INT,
-        r"[-+]?(?:0[0-7_]*|[1-9][0-9_]*|0[xX]_*[0-9a-fA-F][0-9a-fA-F_]*|0[bB]_*[01][01_]*|0[oO]_*[0-7][0-7_]*)",
-        "-+0123456789",
-    ),
-    (
-        FLOAT,
-        r"[-+]?(?:(?:\.[0-9][0-9_]*|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9][0-9_]*)?|\.(?:inf|Inf|INF))|\.(?:nan|NaN|NAN)",
-        "-+.0123456789",
-    ),
-)
-_OTHERS: Final = frozenset(f"{PREFIX}{each}" for each in ("null", "merge", "value"))  # PyYAML reads them alike
+_TRUE: Final = frozenset(["y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"])
+_FALSE: Final = frozenset(["n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"])
+_NULLS: Final = frozenset(("", "~", "null", "Null", "NULL"))
+_INT: Final = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
+_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_ENDLESS: Final = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+_SIGNED_BINARY: Final = re.compile(r"0b[-+][01]+")
+_SMALLEST, _LARGEST = -(1 << 63), (1 << 64) - 1
+_INTEGERS: Final = 1e21  # below it Go writes a whole float without an exponent
+_LONGEST: Final = 1000  # digits of an integer that is read; longer ones are floats, or text
+_FIRSTS: Final = frozenset("-+.0123456789")
 
 
-def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
-    usual = yaml.SafeLoader.yaml_implicit_resolvers
-    found = {first: [each for each in some if each[0] in _OTHERS] for first, some in usual.items()}
-    for tag, pattern, firsts in _PATTERNS:
-        for first in firsts:
-            found.setdefault(first, []).append((tag, re.compile(rf"(?:{pattern})\Z")))
-    return found
+def number_of(text: str) -> int | float | None:
+    """The number that the plain scalar *text* is, as it stands in JSON; None: it is none."""
+    if not text or text[0] not in _FIRSTS:
+        return None
+    plain = text if text[0] == "." else text.replace("_", "")
+    if len(plain) <= _LONGEST and (_INT.fullmatch(plain) or _SIGNED_BINARY.fullmatch(plain)):
+        value = _integer(plain)
+        if _SMALLEST <= value <= _LARGEST:
+            return value
+    if not _FLOAT.fullmatch(plain) or not isfinite(found := float(plain)):
+        return None
+    return int(found) if found.is_integer() and abs(found) < _INTEGERS else found
 
 
-RESOLVERS: Final = _resolvers()
-"""By the first letter, in PyYAML's form: for loaders, and for dumpers, which quote a text that is none."""
-
-
-class _Resolver(yaml.resolver.BaseResolver):
-    yaml_implicit_resolvers = RESOLVERS
-
-
-_RESOLVER: Final[Any] = _Resolver()
-
-
-def tag_of(value: str) -> str:
-    """The tag of the plain scalar *value*."""
-    return str(_RESOLVER.resolve(yaml.ScalarNode, value, (True, False)))
-
-
-def int_of(value: str) -> int:
-    """The integer *value*; raises ValueError for none, and for one of thousands of digits."""
-    plain = value.replace("_", "")
-    sign, digits = (plain[0], plain[1:]) if plain[:1] in ("-", "+") else ("", plain)
+def _integer(plain: str) -> int:
+    if plain.startswith("0b"):
+        return int(plain[2:], 2)
+    digits = plain.lstrip("-+")
     is_octal = len(digits) > 1 and digits[0] == "0" and digits.isdecimal()  # of YAML 1.1
-    return int(f"{sign}{digits}", 8 if is_octal else 0)
+    return int(plain, 8 if is_octal else 0)
 
 
-def bool_of(value: str) -> bool:
-    """The boolean *value*."""
-    return value.lower() in ("y", "yes", "true", "on")
+def is_endless(text: str) -> bool:
+    """Whether *text* is infinity, or not a number: YAML has these, and JSON does not."""
+    return _ENDLESS.fullmatch(text) is not None
+
+
+def bool_of(text: str) -> bool:
+    """The boolean *text*."""
+    return text in _TRUE
+
+
+def tag_of(text: str) -> str:
+    """The tag of the plain scalar *text*."""
+    if text in _TRUE or text in _FALSE:
+        return BOOL
+    if text in _NULLS:
+        return NULL
+    number = number_of(text)
+    if number is None:
+        return FLOAT if is_endless(text) else STR
+    return INT if isinstance(number, int) else FLOAT
+
+
+class Resolver(yaml.resolver.Resolver):
+    """Finds tags as :func:`tag_of` does: a base of loaders."""
+
+    def resolve(self, kind: type[yaml.Node], value: str | None, implicit: tuple[bool, bool] | bool) -> str:
+        """The tag of a node of *kind* without one; *implicit*: whether it is plain."""
+        if kind is yaml.ScalarNode and isinstance(implicit, tuple) and implicit[0] and value not in ("<<", "="):
+            return tag_of(value or "")
+        return str(super().resolve(kind, value, implicit))  # type: ignore[no-untyped-call]  # it has no types

@@ -11,9 +11,11 @@ from kavip.api import yamldocuments, yamlscalars
 
 KINDS = {"str": "text", "bool": "boolean", "int": "number", "float": "number", "null": "null"}
 SCALARS = {
-    "text": "tRue e3 1e 1e+ 1:30 2001-99-99 2001-01-01 0x 0b2 0o8 0x_ 0.0.0 1.2.3 192.0.2.1 --1 0-1 0xg ._5 nULL _1",
+    "text": "tRue e3 1e 1e+ 1:30 2001-99-99 2001-01-01 0x 0b2 0o8 0x_ 0.0.0 1.2.3 192.0.2.1 --1 0-1 0xg ._5 .0_ nULL _1"
+    " 12e4567 1e400 0xffffffffffffffffffff",
     "boolean": "y Y n N yes No on OFF true False",
-    "number": "0 1 -0 +1 00 08 019 017 0o17 0O17 0x1F 0X1F 0b1 0B1 1e3 1.5e3 1_0e3 1e3_0 1_000 5_ 1. -.5 .5 1E5 +.5e1",
+    "number": "0 1 -0 +1 00 08 019 017 0o17 0O17 0x1F 0X1F 0b1 0B1 1e3 1.5e3 1_0e3 1e3_0 1_000 5_ 1. -.5 .5 1E5 +.5e1"
+    " +_1 -_194 0b+1 0b-1 17e_4 18446744073709551616 070707070707070707070707",
     "null": "null ~ Null",
 }
 CASES = [(word, kind) for kind, words in SCALARS.items() for word in words.split()]
@@ -44,10 +46,29 @@ def test_the_kind_of_a_plain_scalar(word: str, kind: str) -> None:
 
 def test_the_values_of_numbers() -> None:
     """As kubectl prints them."""
-    numbers = {"017": 15, "0o17": 15, "0X1F": 31, "0B1": 1, "08": 8, "1_000": 1000, "-0b1": -1, "1_0e3": 10_000}
+    numbers = {
+        "8e1": 80,
+        "080": 80,
+        "2.5": 2.5,
+        "017": 15,
+        "0o17": 15,
+        "0X1F": 31,
+        "0B1": 1,
+        "08": 8,
+        "1_000": 1000,
+        "-0b1": -1,
+        "1_0e3": 10_000,
+    }
     text = "".join(f'"{word}": {word}\n' for word in numbers)
     (document,) = yamldocuments.read("f", text)
     assert document.content == numbers
+    assert [type(document.content[word]) for word in ("8e1", "2.5")] == [int, float]
+
+
+def test_numbers_as_keys_are_the_texts_of_their_values() -> None:
+    """As kubectl writes them."""
+    (document,) = yamldocuments.read("f", "1e3: a\n08: b\n1.0: c\n1e400: d\n0x10: f\ny: g\n")
+    assert "".join(document.content) == "1000811e40016true"
 
 
 @pytest.mark.apiserver

@@ -19,10 +19,9 @@ class _Dumper(yaml.SafeDumper):
     What Kubernetes or PyYAML would not read as text is quoted.
     """
 
-    yaml_implicit_resolvers = {
-        first: [*yaml.SafeDumper.yaml_implicit_resolvers.get(first, ()), *yamlscalars.RESOLVERS.get(first, ())]
-        for first in {**yaml.SafeDumper.yaml_implicit_resolvers, **yamlscalars.RESOLVERS}
-    }
+    def resolve(self, kind: type[yaml.Node], value: str | None, implicit: Any) -> str:
+        usual = str(super().resolve(kind, value, implicit))  # type: ignore[no-untyped-call]  # it has no types
+        return yamlscalars.tag_of(value or "") if usual == yamlscalars.STR and implicit[0] else usual
 
     def analyze_scalar(self, scalar: str) -> Any:
         self.allow_unicode = all(printable(line) == line for line in scalar.split("\n"))

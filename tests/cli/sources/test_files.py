@@ -45,8 +45,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         ('{"a": 1}\n{"b": {"c": 1,\n"c": 2}}', 'document 2, line 2: the key "c" occurs twice in one object'),
         ('"\\e[31m": 1\n"\\e[31m": 2', r'document 1, line 2: the key "\x1b[31m" occurs twice in one object'),
         ("a: ü\n---\nb: 1\nc: \x00", "line 4: not YAML: control characters are not allowed"),
-        ("a: 1\nb: " + "9" * 5000, "document 1, line 2: not YAML: a number has too many digits"),
-        ("items: []\nkind: 0x" + "f" * 5000, "document 1, line 2: not YAML: a number has too many digits"),
+        ("a: 1\nb: .inf", "document 1, line 2: not YAML: JSON has no such number"),
         ('{"a": ' + "9" * 5000 + "}", "document 1, line 1: a number has too many digits"),
         ('{"a": {"\\u001b[31m": 1, "\\u001b[31m": 2}}', 'document 1, line 1: the key "\\x1b[31m" occurs twice'),
         ("- 1", "document 1, line 1: not a Kubernetes object: want apiVersion, kind and metadata"),
@@ -111,8 +110,6 @@ def test_an_error_names_its_place(tmp_path: Path, text: str, words: str) -> None
 
 
 LONG = "x" * 400
-MANY = "a number with many digits"
-HEX = "0x" + "f" * 98
 
 
 @pytest.mark.parametrize(
@@ -147,9 +144,9 @@ HEX = "0x" + "f" * 98
             r'Service: metadata.annotations[a\x1b[31m]]: 1: want a string; quote it: "1"',
         ),
         (
-            f"metadata: {{labels: {{{LONG}: {HEX + HEX[2:]}}}}}\n",
+            f"metadata: {{labels: {{{LONG}: 1}}}}\n",
             3,
-            f'Service: metadata.labels[{LONG[:100]}...]: {MANY}: want a string; quote it: "{HEX}..."',
+            f'Service: metadata.labels[{LONG[:100]}...]: 1: want a string; quote it: "1"',
         ),
         (f"spec: {{ports: {LONG}}}\n", 3, f'Service: spec.ports: "{LONG[:99]}...: want a list'),
     ],
