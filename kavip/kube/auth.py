@@ -8,6 +8,8 @@ The library handles client certificates, tokens, exec plugins and the pod's serv
 import asyncio
 import os
 import ssl
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import structlog
@@ -44,7 +46,7 @@ class Credentials:
         self._loader: KubeConfigLoader | None = None
         self._used: tuple[tuple[str, int, int], ...] = ()  # the versions of files in the TLS context
         self.tls: ssl.SSLContext
-        """The TLS context, after :meth:`load`."""
+        """The TLS context, after :meth:`load`; another one after certificates were renewed."""
 
     async def load(self) -> None:
         """Read the kubeconfig or the service account in a thread, because files and plugins may block."""
@@ -110,22 +112,17 @@ class Credentials:
         return context
 
     async def _renew_tls(self) -> None:
-        """Use renewed certificates for new connections. A CA that is no longer in its file is trusted until the end."""
-        given, renewed = self._configuration, await asyncio.to_thread(self._versions)
-        if renewed == self._used:
-            return
-        await asyncio.to_thread(self._tls_context)  # raises an error if the files do not fit together yet
-        if given.cert_file:
-            self.tls.load_cert_chain(given.cert_file, given.key_file)
-        if given.ssl_ca_cert:
-            self.tls.load_verify_locations(cafile=given.ssl_ca_cert)
-        self._used = renewed
+        """Make a new TLS context if a file was renewed; connections of the old one take no further request."""
+        renewed = await asyncio.to_thread(self._versions)
+        if renewed != self._used:
+            self.tls = await asyncio.to_thread(self._tls_context)
+            self._used = renewed
 
     def _versions(self) -> tuple[tuple[str, int, int], ...]:
         """The files with certificates, keys and CAs, with what changes when they are renewed."""
         given = self._configuration
-        found = ((str(path), os.stat(path)) for path in (given.cert_file, given.key_file, given.ssl_ca_cert) if path)
-        return tuple((path, status.st_ino, status.st_mtime_ns) for path, status in found)
+        paths = filter(None, (given.cert_file, given.key_file, given.ssl_ca_cert))
+        return tuple((str(path), *_version_of(path)) for path in paths)
 
     async def authorization(self) -> str:
         """
@@ -143,20 +140,30 @@ class Credentials:
         """Refresh, until cancelled, what plugins and files provide: tokens, client certificates, CAs."""
         loader = self._loader
         user = getattr(loader, "_user", None) or {}  # the library's own refresh_token() uses it too
-        is_refreshable = any(kind in user for kind in _REFRESHABLE)
+        steps: list[Callable[[], Awaitable[None]]] = [self._renew_tls]
+        if loader is not None and any(kind in user for kind in _REFRESHABLE):
+            steps.insert(0, partial(asyncio.to_thread, lambda: asyncio.run(self._refresh(loader))))
         is_failing = False
         while True:
             await asyncio.sleep(_REFRESH_SECONDS)
-            try:
-                if loader is not None and is_refreshable:
-                    await asyncio.to_thread(lambda: asyncio.run(self._refresh(loader)))
-                await self._renew_tls()
-            except Exception as error:  # noqa: BLE001 - a plugin may work again in a minute; the old token stays
-                if not is_failing:
-                    log.warning("credentials refresh failed", error=_redacted(error))
-                is_failing = True
-            else:
-                is_failing = False
+            problems = []
+            for step in steps:
+                try:
+                    await step()
+                except Exception as error:  # noqa: BLE001 - it may work again in a minute; what was read stays
+                    problems.append(_redacted(error))
+            if problems and not is_failing:
+                log.warning("credentials refresh failed", error="; ".join(problems))
+            is_failing = bool(problems)
+
+
+def _version_of(path: str) -> tuple[int, int]:
+    """What changes when the file *path* is renewed; zeros without one."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return 0, 0
+    return status.st_ino, status.st_mtime_ns
 
 
 def _redacted(error: Exception) -> str:

@@ -56,7 +56,7 @@ class Transport:
         self._server = ""
         self._session: aiohttp.ClientSession
         self._streams: aiohttp.ClientSession
-        self._fixed: dict[str, Any] = {"allow_redirects": False}
+        self._fixed: dict[str, Any] = {"allow_redirects": False}  # of each request
         self._refresher: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -74,7 +74,7 @@ class Transport:
     def _new_session(self, connections: int) -> aiohttp.ClientSession:
         """A session with at most so many *connections*; 0: any number."""
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=connections, ssl=self._credentials.tls),
+            connector=aiohttp.TCPConnector(limit=connections),
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=_READ_BUFFER,
             headers={
@@ -98,6 +98,11 @@ class Transport:
     def server(self) -> str:
         """The URL of the API server."""
         return self._credentials.server
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        """The options of each request. With other certificates it does not use a connection that is open."""
+        return {**self._fixed, "ssl": self._credentials.tls}
 
     @property
     def _name(self) -> str:
@@ -130,7 +135,7 @@ class Transport:
         limit = _limit(timeout)
         with self._map_errors(method), _raise_withheld(body):
             async with self._session.request(
-                method, url, data=body, headers=headers, timeout=limit, **self._fixed
+                method, url, data=body, headers=headers, timeout=limit, **self._options
             ) as answer:
                 payload = await answer.read()
         self._check_status(method, answer, payload)
@@ -143,7 +148,7 @@ class Transport:
         headers = await self._headers(JSON)
         with self._map_errors("GET"):
             async with self._session.get(
-                self._url(path, query), headers=headers, timeout=_limit(timeout), **self._fixed
+                self._url(path, query), headers=headers, timeout=_limit(timeout), **self._options
             ) as answer:
                 payload = b""
                 while len(payload) <= most and (chunk := await answer.content.readany()):
@@ -171,7 +176,7 @@ class Transport:
             with self._map_errors("WATCH"):
                 async with asyncio.timeout(min(_OPEN_TIMEOUT, silence)):
                     answer = await stack.enter_async_context(
-                        self._streams.get(self._url(path, query), headers=headers, timeout=limit, **self._fixed)
+                        self._streams.get(self._url(path, query), headers=headers, timeout=limit, **self._options)
                     )
                     payload = b"" if answer.status < 300 else await answer.read()
             self._check_status("WATCH", answer, payload)

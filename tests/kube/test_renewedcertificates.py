@@ -15,6 +15,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from kavip.http import tls
 from kavip.kube import auth
 from kavip.kube.auth import Credentials
+from kavip.kube.transport import Transport
 from kavip.pki import certificates
 from kavip.pki.certificates import KeyPair
 from tests.pki.secrets import issued
@@ -31,9 +32,9 @@ def client_of(authority: KeyPair) -> bytes:
     return made.certificate_pem + made.key_pem
 
 
-def kubeconfig(folder: Path, *, user: dict[str, Any]) -> Path:
+def kubeconfig(folder: Path, *, user: dict[str, Any], port: int = 1) -> Path:
     """A kubeconfig that names the file ``ca``."""
-    cluster = {"server": f"https://{HOST}:1", "certificate-authority": str(folder / "ca")}
+    cluster = {"server": f"https://{HOST}:{port}", "certificate-authority": str(folder / "ca")}
     content = {
         "current-context": "c",
         "clusters": [{"name": "c", "cluster": cluster}],
@@ -108,3 +109,33 @@ async def test_a_renewed_client_certificate_is_presented(monkeypatch: pytest.Mon
         assert not await connects(credentials, port)
         (tmp_path / "client").write_bytes(client_of(SECOND))
         await until_it_connects(credentials, port)
+
+
+async def test_a_busy_connection_gives_way_to_one_with_the_renewed_certificate(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A server that closes no connection would see the expired certificate for ever."""
+    monkeypatch.setattr(auth, "_REFRESH_SECONDS", 0.01)
+    (tmp_path / "ca").write_bytes(FIRST.certificate_pem)
+    (tmp_path / "client").write_bytes(client_of(FIRST))
+    context = tls.serving_context(certificates.new_leaf(FIRST, (HOST,), NOW), FIRST.certificate_pem.decode())
+    context.verify_mode = ssl.CERT_REQUIRED
+    seen: list[str] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serial = writer.get_extra_info("ssl_object").getpeercert()["serialNumber"]
+        while await reader.readuntil(b"\r\n\r\n"):
+            seen.append(serial)
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+
+    files = {"client-certificate": str(tmp_path / "client"), "client-key": str(tmp_path / "client")}
+    async with stream_server(answer, tls=context) as port:
+        credentials = Credentials(str(kubeconfig(tmp_path, user=files, port=port)))
+        async with Transport(credentials) as transport, asyncio.timeout(30):
+            await transport.send("GET", "/version")
+            await transport.send("GET", "/version")
+            assert len(seen) == 2 and len(set(seen)) == 1
+            (tmp_path / "client").write_bytes(client_of(FIRST))
+            while len(set(seen)) == 1:
+                await transport.send("GET", "/version")
+                await asyncio.sleep(0.01)
