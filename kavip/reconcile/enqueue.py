@@ -79,8 +79,7 @@ def of(snapshot: Snapshot, old: Object | None, new: Object | None, *, sent: Stat
             yield from _groups(snapshot)
         case _:  # ServiceCIDR, OpenShift's Network: whether the platform assigns, and what no pool may assign
             yield from _all_addresses(snapshot)
-    if snapshot.drain_node_changes():
-        yield from _groups(snapshot)
+    yield from _groups_at(snapshot, snapshot.drain_node_changes())
     yield from _pools_of(snapshot, snapshot.ledger.drain_undone())
     disputing = map(snapshot.services.get, snapshot.ledger.drain_disputes())
     yield from _groups_of(snapshot, filter(None, disputing))  # each renders what no other group has
@@ -260,6 +259,13 @@ def _groups_of(snapshot: Snapshot, services: Iterable[Service]) -> Iterator[Key]
     """
     found = {snapshot.group_of(each) for each in services}
     yield from (Key(KeyKind.GROUP, key) for key in sorted(filter(None, found)) if snapshot.any_group(key) is not None)
+
+
+def _groups_at(snapshot: Snapshot, nodes: Collection[str]) -> Iterator[Key]:
+    """The groups that run on one of *nodes*."""
+    for group in snapshot.every_group if nodes else ():
+        if any(node.metadata.name in nodes for node in snapshot.group_nodes(group)):
+            yield Key(KeyKind.GROUP, group.key)
 
 
 def _pools_of(snapshot: Snapshot, addresses: Collection[Address]) -> Iterator[Key]:

@@ -52,7 +52,7 @@ class Snapshot:
         self.nodes: dict[str, Node] = {}
         """With their own addresses only, without VIPs that they report (:mod:`kavip.ipam.nodeaddresses`)."""
         self.namespaces: dict[str, Namespace] = {}
-        self._nodes_changed = False
+        self._changed_nodes: set[str] = set()
         self.networks: dict[str, Network] = {}
         self.infrastructures: dict[str, Infrastructure] = {}
         self.slices: dict[str, EndpointSlice] = {}
@@ -178,11 +178,7 @@ class Snapshot:
                 self._update_leaving()
 
     def publish(self, group: str, text: str) -> list[tuple[Object, Object]]:
-        """
-        Record that the nodes of *group* run the configuration *text*; "": none.
-
-        Returns the objects in deletion that hold other addresses than before, each before and after.
-        """
+        """Record the *text* that *group* runs, "": none; returns objects in deletion that changed, before and after."""
         if text == self._leaving.text(group):
             return []
         self._leaving.publish(group, text)
@@ -230,17 +226,18 @@ class Snapshot:
             if service.metadata.annotation(names.SHARING_KEY_ANNOTATION):
                 self._enter_in_ledger(service.key, service)
 
-    def drain_node_changes(self) -> bool:
-        """Whether nodes have got or lost own addresses since the last call, without a change of their objects."""
-        has_changed, self._nodes_changed = self._nodes_changed, False
-        return has_changed
+    def drain_node_changes(self) -> set[str]:
+        """Take the nodes that have got or lost own addresses without a change of their objects."""
+        changed, self._changed_nodes = self._changed_nodes, set()
+        return changed
 
     def _update_nodes(self, nodes: Iterable[str]) -> None:
         """Determine again which addresses are the own ones of *nodes*, because other objects have changed."""
         for key in nodes:
             before = self.nodes.get(key)
             self._update_node(key)
-            self._nodes_changed |= addresses_of(before) != addresses_of(self.nodes.get(key))
+            if addresses_of(before) != addresses_of(self.nodes.get(key)):
+                self._changed_nodes.add(key)
 
     def _update_node(self, key: str) -> None:
         if (node := self._reported.without_vips(key)) is not None:
