@@ -84,7 +84,8 @@ class HTTPProber:
         except socket.gaierror:
             return ProbeResult(ok=False, message="its name does not resolve")
         except OSError as error:
-            return ProbeResult(ok=False, message=os.strerror(error.errno).lower() if error.errno else "no connection")
+            why = os.strerror(error.errno).lower() if error.errno else "none of its addresses accepts a connection"
+            return ProbeResult(ok=False, message=why)
         except _NoCAError:
             return ProbeResult(None, "the CA of caFrom is not mounted, or is invalid")
         except _NoHTTPError as error:
