@@ -20,7 +20,6 @@ from kavip.api.service import Service
 from kavip.controller.delays import Delays
 from kavip.controller.writer import Writer
 from kavip.errors import ApiError, Conflict, Forbidden, LeaseLost, QueueClosed, Rejected, Throttled
-from kavip.ipam.request import read_request
 from kavip.kube.workqueue import WorkQueue
 from kavip.names import Contest
 from kavip.podtemplate.defaulttemplate import NO_TEMPLATE, DefaultTemplate
@@ -48,6 +47,7 @@ from kavip.reconcile.plan import (
 )
 from kavip.reconcile.pool import plan_pool
 from kavip.reconcile.predicate import PendingWrites
+from kavip.reconcile.service.allocation import record_waits
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Snapshot
 from kavip.telemetry import ADDRESS_CONFLICTS, ALLOCATION_SECONDS, RECONCILE_SECONDS, RECONCILES, RESULTS
@@ -322,12 +322,7 @@ class Worker:
             return
         if plan.claims is not None:
             ledger.expect(key, plan.claims, resource_version=service.metadata.resource_version)
-        if plan.waits == () and not plan.unmet:
-            ledger.waiters.drop(key)
-        elif plan.waits is not None:
-            request, _ = read_request(service, group=self._snapshot.group_of(service))
-            ledger.wait(request, plan.waits, reason=plan.unmet)
-        ledger.waiters.answer(key)
+        record_waits(self._snapshot, service, plan)
         for address in plan.withdrawn:
             ledger.cooldown.withdraw(address, key, now=self._now())
         self.requeue_waiters()

@@ -17,11 +17,11 @@ from kavip.api.meta import LabelSelector
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.api.slice import EndpointSlice
-from kavip.ipam.request import read_request
 from kavip.names import ConditionType
 from kavip.reconcile import enqueue
 from kavip.reconcile.plan import Apply, GroupPlan, Key, KeyKind, Plan, ServicePlan, StatusPatch, Write
 from kavip.reconcile.predicate import PendingWrites
+from kavip.reconcile.service.allocation import record_waits
 from kavip.snapshot import KINDS, Object
 from tests.reconcile.simulatedcluster import SimulatedCluster, cluster
 from tests.support import build
@@ -94,15 +94,11 @@ class EnqueuingCluster(SimulatedCluster):
 
     def service(self, key: str) -> ServicePlan:
         """Plan the Service *key*, record what it waits for, and carry the plan out."""
-        plan, ledger = self.plan_service(key), self.snapshot.ledger
+        plan = self.plan_service(key)
         if (service := self.snapshot.services.get(key)) is not None:
-            if plan.waits == () and not plan.unmet:
-                ledger.waiters.drop(key)
-            elif plan.waits is not None:
-                request, _ = read_request(service, group=self.snapshot.group_of(service))
-                ledger.wait(request, plan.waits, reason=plan.unmet)
-            ledger.waiters.answer(key)
-            self.queue.update(dict.fromkeys(Key(KeyKind.SERVICE, each) for each in ledger.drain_requeues()))
+            record_waits(self.snapshot, service, plan)
+            waiting = self.snapshot.ledger.drain_requeues()
+            self.queue.update(dict.fromkeys(Key(KeyKind.SERVICE, each) for each in waiting))
         self._carry_out(plan)
         return plan
 

@@ -19,7 +19,7 @@ from kavip.ipam.ledger.waiters import ANY_POOL
 from kavip.ipam.record import ASSIGNED_REASONS, Record
 from kavip.ipam.request import read_request
 from kavip.names import ConditionType, Reason
-from kavip.reconcile.plan import AddressRemoval, ConditionState, ReconcileOptions
+from kavip.reconcile.plan import AddressRemoval, ConditionState, ReconcileOptions, ServicePlan
 from kavip.snapshot import Snapshot
 
 FIRST: Final = 1.0
@@ -74,6 +74,17 @@ def assign(
     if removal is not None or reason in ASSIGNED_REASONS:
         return replace(found, removal=next_removal(removal, found.addresses, now=now))
     return found
+
+
+def record_waits(snapshot: Snapshot, service: Service, plan: ServicePlan) -> None:
+    """Record which pools *service* waits for after *plan*, and that it was reconciled."""
+    ledger = snapshot.ledger
+    if plan.waits == () and not plan.unmet:
+        ledger.waiters.drop(service.key)
+    elif plan.waits is not None:
+        request, _ = read_request(service, group=snapshot.group_of(service))
+        ledger.wait(request, plan.waits, reason=plan.unmet)
+    ledger.waiters.answer(service.key)
 
 
 def with_recorded_group(found: AddressAssignment, service: Service, group: str) -> AddressAssignment:
