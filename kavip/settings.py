@@ -63,8 +63,7 @@ class Settings:
     webhook_client_ca: str = setting(
         "",
         "CA of the client certificates of API servers, as PEM or the path of a file, which is read at the start; "
-        "no other connection displaces one "
-        "with such a certificate; empty: none is requested",
+        "no other connection displaces one with such a certificate; empty: none is requested",
     )
     allow_missing_group: str = setting(
         "refuse",

@@ -79,7 +79,7 @@ def test_only_the_leader_starts_cool_downs() -> None:
 
 
 def test_a_replica_that_does_not_lead_keeps_no_changes() -> None:
-    """Nobody would take them: two Services that move over many external IPs would fill its memory."""
+    """It requeues nothing; kept, the changes of two Services that move over many external IPs would fill its memory."""
     caches = Caches(cast(Client, None), owned=False)
     before: dict[str, Service] = {}
     for number in range(10):

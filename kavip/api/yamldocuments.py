@@ -20,9 +20,7 @@ from kavip.api.text import one_line
 from kavip.errors import BadFile
 
 _DEEPEST: Final = 200  # levels; Kubernetes' own objects have less than 30
-_MOST_NODES: Final = (
-    4_000_000  # of one text, 400 bytes each; a List of 20,000 Services with managedFields has 3.7 million
-)
+_MOST_NODES: Final = 4_000_000  # of one text; a List of 20,000 Services with managedFields has 3.7 million
 _MOST_ALIASED: Final = 100_000  # nodes that the aliases of one document may repeat
 _MOST_DIGITS: Final = 1000  # of a number in any base; Python cannot write one of more than 4,300 decimal digits
 _BLANKS: Final = " \t\r\n"

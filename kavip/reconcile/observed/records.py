@@ -101,7 +101,7 @@ class Records:
         """
         Begin a term: forget what was reserved by writes, because the caches show every write that was done.
 
-        Since when a master was unknown is forgotten too: nobody asked the agents in between.
+        The times since which masters are unknown are dropped too: between two terms the agents were not asked.
         """
         new = GroupRecord()
         self.groups = {
