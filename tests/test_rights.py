@@ -246,7 +246,11 @@ def create_keepalived_operator(cluster: Cluster) -> None:
 
 
 def repeat_an_event(cluster: Cluster) -> None:
-    """Make a second default group, correct it and make it again: after a minute there is one Event with a series."""
+    """
+    Make a second default group, correct it and make it again: after a minute there is one Event with a series.
+
+    The first Event is awaited: a repetition before its delivery is counted in the Event that is created.
+    """
     second = {**a_group("second"), "metadata": {"name": "second", "namespace": HOME}}
     cluster.apply(second)
     group = ("keepalivedgroup", "second", f"-n{HOME}")
@@ -254,6 +258,7 @@ def repeat_an_event(cluster: Cluster) -> None:
     for label, reason in (("true", "DuplicateDefault"), ("false", "the group is served"), ("true", "DuplicateDefault")):
         cluster.plane.kubectl("label", "--overwrite", *group, f"{names.DEFAULT_GROUP_LABEL}={label}")
         wait_for(cluster, reason, *group, has=reason)
+        wait_for(cluster, "the Event exists", "events", f"-n{HOME}", has='"DuplicateDefault"')
 
 
 def post_an_external_ip_review(cluster: Cluster) -> None:
