@@ -167,14 +167,20 @@ def _service_vips(snapshot: Snapshot, masters: Masters) -> Iterator[VirtualIPRow
     known = {each.key for each in snapshot.every_group}
     for key, service in sorted(snapshot.services.items()):
         group, problem = _group_of(snapshot, service), _first_problem(service, _ANNOUNCING)
+        unseen: tuple[str, str] | None = None
         if not any(each.type.startswith(f"{names.KAVIP_GROUP}/") for each in service.status.conditions or ()):
-            if service.is_load_balancer and not service.virtual_ips and group in known:
-                yield VirtualIPRow("", key, group, "", "", *_unseen(snapshot.any_group(group)))
-            continue
+            found = snapshot.any_group(group)
+            if group not in known or (service.virtual_ips and found is not None and is_ignored(found)):
+                continue
+            unseen = _unseen(found)
+            if service.is_load_balancer and not service.virtual_ips:
+                yield VirtualIPRow("", key, group, "", "", *unseen)
         for address in service.virtual_ips:
             master = masters.get((group, address)) if group in known else None
             node, pool = master.node if master else "", _pool_of(snapshot, address)
             state, message = _state(service, master, problem, is_known=group in known)
+            if unseen and state == Reason.UNKNOWN:
+                state, message = unseen
             router_id, interface = master.router_id if master else 0, _interface_of(snapshot, group, address)
             yield VirtualIPRow(str(address), key, group, pool, node, state, message, router_id, interface)
         waits = _first_problem(service, _ASSIGNING) or (problem if not service.virtual_ips else None)

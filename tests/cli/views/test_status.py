@@ -184,18 +184,30 @@ def test_addresses_of_the_platform_do_not_wait() -> None:
 
 
 def test_a_service_that_no_controller_has_seen_waits() -> None:
-    """While no controller runs, a Service of a group waits for it; one with another's address or class does not."""
-    waiting = build.service("shop/web", group=GROUP)
+    """While no controller runs, the Services of a group wait for it; those of another class or group do not."""
+    waiting = (build.service("shop/web", group=GROUP), build.service("shop/held", group=GROUP, holds=("192.0.2.130",)))
     others = (
-        build.service("shop/held", group=GROUP, holds=("192.0.2.130",)),
-        build.service("shop/lost", group="lb/none"),
+        build.service("shop/lost", group="lb/none", holds=("192.0.2.131",)),
         build.service("shop/plain"),
         build.service("shop/foreign", group=GROUP, load_balancer_class="example.com/other"),
     )
-    found = report([build.group(GROUP), waiting, *others])
-    assert [(each.service, each.group, each.state) for each in found.virtual_ips] == [("shop/web", GROUP, "Pending")]
-    assert "kavip doctor" in found.virtual_ips[0].message
+    found = report([build.group(GROUP), *waiting, *others])
+    assert [(each.service, each.address, each.group, each.state) for each in found.virtual_ips] == [
+        ("shop/held", "192.0.2.130", GROUP, "Pending"),
+        ("shop/web", "", GROUP, "Pending"),
+    ]
+    assert all("kavip doctor" in each.message for each in found.virtual_ips)
     assert found.status == 1
+
+
+def test_a_vip_is_shown_at_its_node_though_its_service_has_no_condition() -> None:
+    """The group reports its master, for instance after the status of the Service was lost."""
+    held = build.service("shop/web", group=GROUP, holds=("192.0.2.130",))
+    found = report([group(instance("shop/web", 7), ids={"shop/web": 7}), held])
+    assert [(each.address, each.node, each.state, each.message) for each in found.virtual_ips] == [
+        ("192.0.2.130", "n1", "Master", "")
+    ]
+    assert found.status == 0
 
 
 def test_vips_of_a_group_and_its_nodes_are_shown() -> None:
