@@ -1,6 +1,6 @@
 # One image for all roles: `kavip run` in the Deployment, `kavip agent` and keepalived in the DaemonSets.
 #
-#   docker build --tag registry.example/kavip:0.1.0 .
+#   docker build --tag registry.example/kavip:0.2.0 .
 #
 # BASE needs Python 3.11 or later with pip, on Debian; keepalived and nftables are installed where it has none. Name it
 # by digest for builds that can be repeated: --build-arg BASE=docker.io/library/python:3.13-slim-trixie@sha256:...

@@ -30,4 +30,4 @@ read no clock. ``async def`` is the mark of I/O.
 
 from typing import Final
 
-__version__: Final = "0.1.0"
+__version__: Final = "0.2.0"

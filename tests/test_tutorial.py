@@ -95,7 +95,7 @@ def test_the_tutorial_begins_with_the_commands_of_the_readme() -> None:
 
 
 def _words(command: str) -> list[str]:
-    return shlex.split(command.replace("REGISTRY/", "localhost/").replace("image.tag=0.1.0", "image.tag=dev"))
+    return shlex.split(command.replace("REGISTRY/", "localhost/").replace("image.tag=0.2.0", "image.tag=dev"))
 
 
 @pytest.mark.parametrize("page", [pages.README, pages.TUTORIAL], ids=lambda page: page.name)

@@ -25,7 +25,7 @@ CONTROLLER: Final = "controller"
 WEBHOOK: Final = "webhook"
 TOPOLOGIES: Final = ("combined", "split")
 LISTED: Final = "registry.example.com/keepalived:2"
-OWN: Final = "localhost/kavip:0.1.0"
+OWN: Final = "localhost/kavip:0.2.0"
 MIXED: Final = "mixed"
 """The group whose DaemonSet has a privileged sidecar, which an administrator added."""
 POLICIES: Final = json.dumps({"images": [LISTED], "serviceAccounts": ["kavip-node"]})

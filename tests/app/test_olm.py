@@ -15,6 +15,7 @@ from hack.testbed.controlplane import CONTROLLERS
 from hack.testbed.place import Result, run
 from hack.testbed.process import wait_for
 from hack.testbed.programs import Programs
+import kavip
 from kavip import names
 from kavip.admission import registration
 from kavip.admission.registration import RegistrationOptions, ServiceClientConfig
@@ -26,7 +27,7 @@ from tests.support import manifests
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.netns, pytest.mark.chart, pytest.mark.timeout(900)]
 
-FIRST, SECOND = "kavip.v0.1.0", "kavip.v0.2.0"
+FIRST, SECOND = f"kavip.v{kavip.__version__}", "kavip.v99.0.0"
 MANAGED = {names.GROUP_ANNOTATION: "lb/edge"}
 POOL = {"apiVersion": "kavip.io/v1alpha1", "kind": "VIPPool", "metadata": {"name": "lan"}}
 GROUP = {"apiVersion": "redhatcop.redhat.io/v1alpha1", "kind": "KeepalivedGroup"}
@@ -136,7 +137,7 @@ def test_an_update_keeps_the_webhooks(deployment: Deployment, manager: Olm, pods
     until("the group is accepted", lambda: not make_group(deployment).returncode)
     until("admission knows the group", lambda: not write(deployment, "web", annotations=MANAGED).returncode)
     with deployment.writing() as writer:
-        manager.install(olm.bundle(programs["helm"], version="0.2.0"))
+        manager.install(olm.bundle(programs["helm"], version="99.0.0"))
         pods.roll()
         until("kavip writes its labels", lambda: {*owners(deployment)} == {SECOND})
         manager.delete(FIRST)

@@ -37,7 +37,7 @@ PRIVILEGES = ("hostPath", "privileged", "serviceAccountToken")
 
 def pod_with(group: KeepalivedGroup, change: Change) -> Manifest:
     """The DaemonSet of the group with a container that a template may add, after *change* of the pod."""
-    body = daemon_set(group, image="localhost/kavip:0.1.0", port=9650)
+    body = daemon_set(group, image="localhost/kavip:0.2.0", port=9650)
     context = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
     added = {"name": "x", "image": "registry.example.com/x:1", "securityContext": context}
     body["spec"]["template"]["spec"]["containers"].append(added)
@@ -136,7 +136,7 @@ def test_the_values_widen_the_policy_by_what_they_say(programs: Programs) -> Non
 def patched(staged: Stage, patch: dict[str, Any]) -> Manifest:
     """The DaemonSet of the group after *patch*, as kavip makes it."""
     group = msgspec.structs.replace(staged.group, spec=msgspec.structs.replace(staged.group.spec, pod_template=patch))
-    body = daemon_set(group, image="localhost/kavip:0.1.0", port=9650)
+    body = daemon_set(group, image="localhost/kavip:0.2.0", port=9650)
     found = patched_daemon_set(group, body, NO_TEMPLATE, ReconcileOptions(templates=ALL_PERMITTED)).body
     assert found is not None
     return found
