@@ -74,13 +74,15 @@ class Imported:
     """
     Everything that an import makes of the objects of another load balancer; *remarks* are sorted.
 
-    *left*: the ranges by name of the pools that stay with it.
+    *left*: the ranges by name of the pools that stay with it. *assigning*: the imported pools from which it
+    still assigns by itself.
     """
 
     pools: tuple[ImportedPool, ...] = ()
     groups: tuple[ImportedGroup, ...] = ()
     remarks: tuple[Remark, ...] = ()
     left: Mapping[str, tuple[Range, ...]] = field(default_factory=dict)
+    assigning: tuple[str, ...] = ()
 
     def bodies(self) -> tuple[Json, ...]:
         """The manifests in the order in which they can be applied, with the namespaces of the groups."""

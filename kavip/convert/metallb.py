@@ -71,7 +71,8 @@ def import_metallb(objects: Iterable[ForeignObject], wishes: Wishes) -> Imported
         if each.metadata.name not in {pool.name for pool in found.pools}:
             found.leave(each)
         found.remark(each, "", "is of MetalLB before 0.13: first make an IPAddressPool and an L2Advertisement of it")
-    return Imported(tuple(found.pools), tuple(found.groups), tuple(sorted(found.remarks)), found.left)
+    remarks, assigning = tuple(sorted(found.remarks)), tuple(sorted(found.assigning))
+    return Imported(tuple(found.pools), tuple(found.groups), remarks, found.left, assigning)
 
 
 @dataclass(slots=True)
@@ -80,6 +81,7 @@ class _Import:
     One run.
 
     *homes*: the group of each IPAddressPool that an L2Advertisement selects; *left*: the ranges of all others.
+    *assigning*: the imported pools with ``autoAssign``.
     """
 
     wishes: Wishes
@@ -88,6 +90,7 @@ class _Import:
     remarks: list[Remark] = field(default_factory=list)
     homes: dict[str, str] = field(default_factory=dict)
     left: dict[str, tuple[Range, ...]] = field(default_factory=dict)
+    assigning: list[str] = field(default_factory=list)
 
     def remark(self, subject: ForeignObject, path: str, text: str) -> None:
         """Add a remark."""
@@ -178,6 +181,7 @@ class _Import:
             body |= {"priority": ranks[name]} if ranks[name] != DEFAULT_PRIORITY else {}
             body |= self._audience(each, spec.service_allocation or ServiceAllocation())
             self.pools.append(ImportedPool(name, body, ranges, self.homes[name]))
+            self.assigning += [name] if spec.auto_assign else []
 
     def _ranges(self, subject: ForeignObject, spec: AddressPoolSpec) -> Iterator[Range]:
         for index, text in enumerate(spec.addresses):

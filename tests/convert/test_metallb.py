@@ -58,6 +58,13 @@ def test_a_plain_installation() -> None:
     assert found.pools[0].body["spec"] == {"addresses": ["192.0.2.128/28"], "groups": ["lb/l2"]}
 
 
+def test_pools_that_metallb_assigns_from_are_named() -> None:
+    """Those that are imported, and have autoAssign."""
+    found = imported(pool(), pool("closed", "192.0.2.0/28", autoAssign=False), L2)
+    assert found.assigning == ("first",)
+    assert imported(pool(), L2, pool("other", "192.0.2.0/28")).assigning == ("first", "other")
+
+
 @pytest.mark.parametrize(
     ("more", "expected"),
     [

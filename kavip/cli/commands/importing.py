@@ -198,7 +198,10 @@ async def _hand_over(client: "Client", plan: "ImportPlan", request: _Given) -> i
     from kavip.cli.sources.foreign import Announcements
     from kavip.cli.views import importingoutput
 
-    for line in importingoutput.service_remarks(plan):
+    for line in (
+        *importingoutput.service_remarks(plan),
+        *importingoutput.assigning(plan.imported, request.provider.name),
+    ):
         echo(line, err=True)
     failed = len(plan.refused)
     with Progress() as progress:

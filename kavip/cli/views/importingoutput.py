@@ -10,7 +10,7 @@ from kavip.api.text import one_line
 from kavip.cli.views.conversionoutput import cause, diff
 from kavip.cli.views.importing import ImportPlan
 from kavip.cli.views.structured import structured
-from kavip.convert.imported import Remark
+from kavip.convert.imported import Imported, Remark
 
 
 def manifests(plan: ImportPlan) -> str:
@@ -34,6 +34,14 @@ def service_remarks(plan: ImportPlan) -> list[str]:
     """The same without remarks about the manifests: at the hand-over these are applied, and may have been edited."""
     made = set(plan.imported.remarks)
     return [*(_line(each) for each in plan.remarks if each not in made), *_refused(plan)]
+
+
+def assigning(imported: Imported, provider: str) -> list[str]:
+    """A line if *provider* could assign an address again that the hand-over gives to kavip."""
+    if not imported.assigning:
+        return []
+    what = f"IPAddressPool {', '.join(imported.assigning)}, also addresses that kavip has by then"
+    return [f"{provider} still assigns from {what}: set spec.autoAssign of each to false"]
 
 
 def data(plan: ImportPlan) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Where the Services of another load balancer go, judged by kavip's own admission policy and allocation."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -116,6 +117,13 @@ def test_the_pool_must_exist_for_a_hand_over() -> None:
     plan = plan_import(IMPORTED, METALLB, [service], Listing((plain,)))
     assert reasons(plan) == {"shop/web": ["GroupNotFound"]}
     assert plan.units == ()
+
+
+def test_pools_that_could_assign_an_address_again_are_named() -> None:
+    """Before the hand-over; nothing is printed once they are closed."""
+    (line,) = importingoutput.assigning(IMPORTED, METALLB.name)
+    assert line.startswith("MetalLB still assigns from IPAddressPool first, ")
+    assert importingoutput.assigning(replace(IMPORTED, assigning=()), METALLB.name) == []
 
 
 def test_a_hand_over_under_way_continues() -> None:

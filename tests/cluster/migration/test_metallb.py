@@ -101,10 +101,12 @@ def answers(session: Session, vip: str) -> bool:
 
 
 def prepare(session: Session) -> None:
-    """Apply what the import prints, and wait until the pods of the group run."""
+    """Apply what the import prints, close MetalLB's pool, and wait until the pods of the group run."""
     printed = session.kavip("import", "metallb")
     assert printed.stderr == ""
     session.cluster.kubectl("apply", "--filename=-", input=printed.stdout)
+    closed = ("patch", "ipaddresspool", "first", f"--namespace={SYSTEM}", "--type=merge")
+    retry_kubectl(session.cluster, *closed, '--patch={"spec":{"autoAssign":false}}')
     rollout = ("rollout", "status", "daemonset/l2", "--namespace=lb", "--timeout=100s")
     retry_kubectl(session.cluster, *rollout)
     ready = ("wait", "keepalivedgroup/l2", "--namespace=lb", "--for=condition=Ready", "--timeout=100s")
@@ -148,8 +150,6 @@ def hand_over(session: Session, vips: list[str], *, finish: Callable[[], None]) 
 
 def check_way_back(session: Session, before: dict[str, Any]) -> None:
     """The commands of the page give shop/web back to MetalLB with its address, though MetalLB's pool is closed."""
-    closed = ("patch", "ipaddresspool", "first", f"--namespace={SYSTEM}", "--type=merge")
-    retry_kubectl(session.cluster, *closed, '--patch={"spec":{"autoAssign":false}}')
     (address,) = before["web"][0]
     (block,) = re.findall(r"\n## Go back\n.*?```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
     for line in re.sub(r"192\.0\.2\.\d+", address, block.replace("\\\n", "")).splitlines():
