@@ -2,7 +2,7 @@
 
 import dataclasses
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,8 +25,10 @@ from hack.pictures import files as pictures
 from kavip import names, telemetry
 from kavip.agent.main import PREFIX, AgentSettings
 from kavip.agent.report.dump import Data, Entry
+from kavip.agent.report.health import CheckStatus
 from kavip.agent.report.metrics import exposition
 from kavip.agent.report.state import AgentStatus
+from kavip.api.group import Check
 from kavip.names import Exporter
 from kavip.settings import Settings
 
@@ -65,7 +67,7 @@ def metrics() -> str:
     sections = [
         "## The agents",
         "On `/metrics` of each node: port 9650, or the next free port if another group uses it (`spec.metricsPort`).",
-        *_rows(own),
+        *_rows(own, labels={each.name: _labels_of_samples(each) for each in own}),
         "### keepalived, with the names of gen2brain/keepalived_exporter",
         "This is the default, as in keepalived-operator. Labels: `name`, `intf`, `vrid`, `state`.",
         *_rows(by_exporter[Exporter.GEN2BRAIN]),
@@ -74,7 +76,8 @@ def metrics() -> str:
         *_rows(by_exporter[Exporter.MEHDY]),
     ]
     kavip = sorted(telemetry.REGISTRY.collect(), key=lambda each: each.name)
-    return "\n\n".join(["# Metrics", "kavip serves these on `/metrics`, port 8080.", *_rows(kavip), *sections]) + "\n"
+    rows = _rows(kavip, labels=telemetry.LABELS)
+    return "\n\n".join(["# Metrics", "kavip serves these on `/metrics`, port 8080.", *rows, *sections]) + "\n"
 
 
 def pages() -> dict[Path, str]:
@@ -133,16 +136,28 @@ def _agents() -> tuple[list[Metric], dict[Exporter, list[Metric]]]:
     one = (Entry(Data("ns/name", vrid=1, state=2, vips=["192.0.2.1 dev eth0"], evips=["192.0.2.2 dev eth0"])),)
     found: dict[Exporter, list[Metric]] = {}
     for style in Exporter:
-        text = exposition(AgentStatus(node="n1"), one, style=style).decode()
+        text = exposition(
+            AgentStatus(node="n1", checks=(CheckStatus(Check("web", "kubelet")),)), one, style=style
+        ).decode()
         found[style] = sorted(text_string_to_metric_families(text), key=lambda each: each.name)
     own = [each for each in found[Exporter.GEN2BRAIN] if each.name.startswith(names.METRIC_PREFIX)]
     return own, {style: [each for each in found[style] if each not in own] for style in Exporter}
 
 
-def _rows(families: Iterable[Metric]) -> list[str]:
-    """The rows of a table as one paragraph."""
-    rows = [f"| `{_sample(each.name, each.type)}` | {each.type} | {each.documentation} |" for each in families]
-    return ["\n".join(["| metric | type | meaning |", "|---|---|---|", *rows])]
+def _labels_of_samples(family: Metric) -> tuple[str, ...]:
+    """The labels of a metric with a sample."""
+    return tuple(family.samples[0].labels)
+
+
+def _rows(families: Iterable[Metric], *, labels: Mapping[str, Sequence[str]] | None = None) -> list[str]:
+    """The rows of a table as one paragraph; *labels*: those of each metric, if the table is to have them."""
+    rows = []
+    for each in families:
+        cells = [f"`{_sample(each.name, each.type)}`", each.type]
+        cells += [", ".join(f"`{name}`" for name in labels[each.name])] if labels is not None else []
+        rows.append(f"| {' | '.join([*cells, each.documentation])} |")
+    head = ["metric", "type", *(["labels"] if labels is not None else []), "meaning"]
+    return ["\n".join([f"| {' | '.join(head)} |", "|---" * len(head) + "|", *rows])]
 
 
 def _sample(name: str, kind: str) -> str:

@@ -18,20 +18,29 @@ from kavip import __version__, names
 from kavip.api.text import printable
 
 REGISTRY: Final = CollectorRegistry()
+LABELS: Final[dict[str, tuple[str, ...]]] = {}
+"""The labels of each metric, by its name without the suffix of its type."""
 _FAST: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 _PATIENT: Final = (*_FAST, 5.0, 10.0, 30.0, 60.0)
 
 
 def _counter(name: str, doc: str, *labels: str) -> Counter:
-    return Counter(names.METRIC_PREFIX + name, doc, labels, registry=REGISTRY)
+    return Counter(_labelled(name, labels), doc, labels, registry=REGISTRY)
 
 
 def _gauge(name: str, doc: str, *labels: str) -> Gauge:
-    return Gauge(names.METRIC_PREFIX + name, doc, labels, registry=REGISTRY)
+    return Gauge(_labelled(name, labels), doc, labels, registry=REGISTRY)
 
 
 def _histogram(name: str, doc: str, *labels: str, buckets: tuple[float, ...] = _FAST) -> Histogram:
-    return Histogram(names.METRIC_PREFIX + name, doc, labels, registry=REGISTRY, buckets=buckets)
+    return Histogram(_labelled(name, labels), doc, labels, registry=REGISTRY, buckets=buckets)
+
+
+def _labelled(name: str, labels: tuple[str, ...]) -> str:
+    """The whole name of a metric, whose *labels* are recorded."""
+    whole = names.METRIC_PREFIX + name
+    LABELS[whole.removesuffix("_total")] = labels
+    return whole
 
 
 BUILD_INFO: Final = _gauge("build_info", "Version of kavip; always 1.", "version")
@@ -40,7 +49,7 @@ RESULTS: Final = ("done", "error", "conflict", "withheld")
 """The results of a reconcile."""
 RECONCILES: Final = _counter(
     "reconcile_total",
-    "Reconciles. result: withheld if the lease was lost before the write was sent.",
+    "Reconciles. result: done, error, conflict (a write got a 409), withheld if the lease was lost before the write.",
     "kind",
     "result",
 )
@@ -54,7 +63,9 @@ INFORMER_SYNCED: Final = _gauge("informer_synced", "Whether the cache of a kind 
 EVENTS_DROPPED: Final = _counter(
     "events_dropped_total", "Kubernetes Events that were not sent: the queue was full, or the API server refused them."
 )
-REVIEWS: Final = _counter("webhook_requests_total", "Admission reviews answered.", "path", "verdict")
+REVIEWS: Final = _counter(
+    "webhook_requests_total", "Admission reviews answered. verdict: allowed, denied, error.", "path", "verdict"
+)
 REVIEW_SECONDS: Final = _histogram("webhook_request_seconds", "Time to answer one admission review.", "path")
 CERTIFICATE_EXPIRY: Final = _gauge(
     "certificate_expiry_timestamp_seconds", "When a certificate of the webhook or of /metrics expires.", "certificate"
