@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import kavip
 from hack.bundle import olm
 from hack.bundle.olm import IN, NAMESPACE, REGISTRATIONS, Olm
 from hack.testbed import runs
@@ -15,7 +16,6 @@ from hack.testbed.controlplane import CONTROLLERS
 from hack.testbed.place import Result, run
 from hack.testbed.process import wait_for
 from hack.testbed.programs import Programs
-import kavip
 from kavip import names
 from kavip.admission import registration
 from kavip.admission.registration import RegistrationOptions, ServiceClientConfig

@@ -30,8 +30,8 @@ def drain(*, node: str, wait: bool, timeout: float, kubeconfig: str, context: st
     Move all VIPs of NODE to other nodes, while it still runs.
 
     Sets the annotation kavip.io/drain of the Node, which needs the right to patch this Node. To drain its pods as well:
-    kavip drain n2 --wait && kubectl drain n2. Exit status: 0 done, 1 NODE still holds VIPs after the timeout, or no
-    controller has drained it, 2 unknown.
+    kavip drain n2 --wait && kubectl drain n2 --ignore-daemonsets. Exit status: 0 done, 1 NODE still holds VIPs after
+    the timeout, or no controller has drained it, 2 unknown.
     """
     from kavip import telemetry
     from kavip.cli.sources.drain import set_drain
