@@ -8,17 +8,14 @@ interface it lives, also if the pool does not serve the Service any more.
 
 from dataclasses import replace
 
-from kavip import names
 from kavip.api.address import Address
 from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
+from kavip.reconcile.service.vips import Sharers, sharers_of
 from kavip.snapshot import Snapshot
 from kavip.vrrp.members import Member, member_of
 from kavip.vrrp.preference import matching
 from kavip.vrrp.sharding import Shards, shard_count, shard_of
-
-Sharers = frozenset[str] | None
-"""The Services that may have an address; None: every Service that has it."""
 
 
 def members_of(snapshot: Snapshot, group: KeepalivedGroup) -> Shards:
@@ -52,25 +49,6 @@ def members_of(snapshot: Snapshot, group: KeepalivedGroup) -> Shards:
 def _without_foreign(snapshot: Snapshot, group: str, member: Member, sharers: dict[Address, Sharers]) -> Member:
     for address in member.addresses:
         if address not in sharers:
-            sharers[address] = _sharers(snapshot, group, address)
+            sharers[address] = sharers_of(snapshot, group, address)
     own = tuple(each for each in member.addresses if (allowed := sharers[each]) is None or member.key in allowed)
     return member if own == member.addresses else replace(member, addresses=own)
-
-
-def _sharers(snapshot: Snapshot, group: str, address: Address) -> Sharers:
-    """
-    The Services that may have *address* in *group*.
-
-    There are none if a node or another group has the address itself. If a Service of another group has it too,
-    they are those that are older than it.
-    """
-    owner = snapshot.ledger.owner(address)
-    if owner:
-        return None if owner == f"{names.KEEPALIVED_GROUP} {group}" else frozenset()
-    older: set[str] = set()
-    for terms in snapshot.ledger.claims.holders(address) or snapshot.ledger.claims.claimants(address):
-        service = snapshot.services.get(terms.key)
-        if service is not None and snapshot.group_of(service) not in (None, group):
-            return frozenset(older)
-        older.add(terms.key)
-    return None

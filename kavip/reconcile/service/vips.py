@@ -21,6 +21,9 @@ from kavip.vrrp import members
 from kavip.vrrp.sharding import shard_count, shard_of
 from kavip.vrrp.units import UnitBuilder
 
+Sharers = frozenset[str] | None
+"""The Services that may have an address; None: every Service that has it."""
+
 
 @dataclass(frozen=True, slots=True)
 class ServingGroup:
@@ -139,12 +142,33 @@ class ServiceVIPs:
         return {pool: nodes for pool, nodes in found.items() if nodes}
 
 
+def sharers_of(snapshot: Snapshot, group: str, address: Address) -> Sharers:
+    """
+    The Services that may have *address* in *group*.
+
+    There are none if a node or another group has the address itself. If a Service of another group has it too,
+    they are those that are older than it.
+    """
+    owner = snapshot.ledger.owner(address)
+    if owner:
+        return None if owner == f"{names.KEEPALIVED_GROUP} {group}" else frozenset()
+    older: set[str] = set()
+    for terms in snapshot.ledger.claims.holders(address) or snapshot.ledger.claims.claimants(address):
+        service = snapshot.services.get(terms.key)
+        if service is not None and snapshot.group_of(service) not in (None, group):
+            return frozenset(older)
+        older.add(terms.key)
+    return None
+
+
 def problem_of(service: Service, vips: tuple[Address, ...], serving: ServingGroup) -> Refusal | None:
     """Why a configuration of *service* alone, with *vips*, would not contain it."""
     group = serving.group
     if group is None:
         return None
-    member = members.member_of(service, group, serving.snapshot.interface_of, vips=vips)
+    sharers = ((vip, sharers_of(serving.snapshot, serving.key, vip)) for vip in vips)
+    own = tuple(vip for vip, among in sharers if among is None or service.key in among)
+    member = members.member_of(service, group, serving.snapshot.interface_of, vips=own)
     router_ids, unit = group.status.router_ids or {}, shard_of(member.key, shard_count(group)) or member.key
     if member.is_plain and not member.interfaces and unit in router_ids:
         return None  # most Services
