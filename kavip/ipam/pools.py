@@ -16,7 +16,7 @@ from kavip.api.pool import PoolInterface, VIPPool
 from kavip.api.refusal import Refusal
 from kavip.ipam.eligibility import Audiences, in_order
 from kavip.ipam.pool import ON_REQUEST, Barred, Pool, parse_pool
-from kavip.ipam.ranges import Range, find, first_overlap
+from kavip.ipam.ranges import Range, find, first_overlap, merged
 from kavip.ipam.request import Request
 from kavip.names import Reason
 
@@ -43,7 +43,8 @@ class Pools:
     *problems*: name -> why that pool is not in force. *known*: all that could be read, in force or not, by age.
     *readings*: name -> the result of parsing, without the ranges *barred*. *unprobed*: the ranges of pools whose
     ``conflictDetection`` is off. *interfaces*: those of pools that name one, by range; also of pools that are not in
-    force, so that an edit that breaks a pool moves no VIP.
+    force, so that an edit that breaks a pool moves no VIP. *announcing*: by pool and range, what its VIPs are announced
+    with, where that is not the default.
     """
 
     in_force: tuple[Pool, ...] = ()
@@ -59,6 +60,7 @@ class Pools:
     unprobed: tuple[Range, ...] = ()
     interfaces: Mapping[Range, PoolInterface] = field(default_factory=dict)
     _interface_spans: tuple[Range, ...] = ()
+    announcing: Mapping[tuple[str, Range], object] = field(default_factory=dict)
 
     @classmethod
     def of(cls, wires: Iterable[VIPPool], *, barred: Iterable[Barred] = (), before: "Pools | None" = None) -> "Pools":
@@ -107,6 +109,7 @@ class Pools:
             unprobed=tuple(sorted(span for pool in in_force if not pool.detects_conflicts for span in pool.ranges)),
             interfaces=interfaces,
             _interface_spans=tuple(interfaces),
+            announcing=_announcing(known, interfaces, owners),
         )
 
     def get(self, name: str) -> Pool | None:
@@ -126,6 +129,11 @@ class Pools:
         """The interface that the pool of *address* names; None: it is that of the group; in O(log n)."""
         span = find(self._interface_spans, address) if self._interface_spans else None
         return self.interfaces[span] if span else None
+
+    def differing(self, before: "Pools") -> list[Range]:
+        """The ranges whose VIPs have another interface, other routes or other detection than *before*; merged."""
+        old, new = before.announcing, self.announcing
+        return merged(key[1] for key in old.keys() | new.keys() if old.get(key) != new.get(key))
 
     def eligible(self, request: Request, namespace_labels: Mapping[str, str] | None) -> tuple[Pool, ...]:
         """The pools that serve *request* without being named, in the order in which they are tried."""
@@ -177,6 +185,21 @@ def _interfaces(known: list[Pool], ranges: list[Range], owners: Mapping[Range, P
         for span, pool in sorted(found.items(), key=lambda entry: entry[0])
         if pool.interface
     }
+
+
+def _announcing(
+    known: list[Pool], interfaces: Mapping[Range, PoolInterface], owners: Mapping[Range, Pool]
+) -> dict[tuple[str, Range], object]:
+    """What the groups of VIPs read of their pools: the interface, whether conflicts are detected, and the routes."""
+    found: dict[tuple[str, Range], object] = {}
+    for pool in known:
+        routes = (pool.routing, pool.ranges) if pool.routing is not None else None
+        for span in pool.ranges:
+            interface = interfaces.get(span)
+            is_unprobed = not pool.detects_conflicts and owners.get(span) is pool
+            if interface or routes or is_unprobed:
+                found[pool.name, span] = interface, routes, is_unprobed
+    return found
 
 
 def _overlaps(pool: Pool, ranges: tuple[Range, ...] | list[Range], owners: Mapping[Range, Pool]) -> list[Refusal]:

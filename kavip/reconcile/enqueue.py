@@ -5,7 +5,7 @@ Other keys are not enqueued. An address that kavip has just written enqueues the
 that it was decided for. A heartbeat of a node enqueues nothing.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -18,7 +18,7 @@ from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.api.slice import EndpointSlice
 from kavip.ipam.ledger.cooldown import CoolingAddress, read_cooling
-from kavip.ipam.pool import parse_pool
+from kavip.ipam.ranges import Range, find
 from kavip.reconcile.plan import Key, KeyKind, StatusPatch
 from kavip.reconcile.predicate import is_own_write
 from kavip.snapshot import Object, Snapshot, is_candidate
@@ -80,6 +80,7 @@ def of(snapshot: Snapshot, old: Object | None, new: Object | None, *, sent: Stat
         case _:  # ServiceCIDR, OpenShift's Network: whether the platform assigns, and what no pool may assign
             yield from _all_addresses(snapshot)
     yield from _groups_at(snapshot, snapshot.drain_node_changes())
+    yield from _groups_in(snapshot, snapshot.drain_pool_changes())
     yield from _pools_of(snapshot, snapshot.ledger.drain_undone())
     disputing = map(snapshot.services.get, snapshot.ledger.drain_disputes())
     yield from _groups_of(snapshot, filter(None, disputing))  # each renders what no other group has
@@ -93,6 +94,8 @@ def _of_service(snapshot: Snapshot, old: Object | None, new: Object | None, sent
         yield _service(ours[0].key)
     had, has = (each.virtual_ips if each is not None else () for each in (before, after))
     if had == has and _shape(before) == _shape(after):
+        if ours and before and after and snapshot.group_of(before) != snapshot.group_of(after):
+            yield from _groups_of(snapshot, (before, after))  # the condition that records the group has changed
         return
     yield from _groups_of(snapshot, filter(None, (before, after)))
     yield from _pools_of(snapshot, {*had, *has})
@@ -143,8 +146,6 @@ def _of_pool(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iter
         return
     concerned = {each.name for each in (before, after) if each} | _problematic(snapshot)
     yield from (Key(KeyKind.POOL, name) for name in sorted(concerned))
-    others = (snapshot.pools[name] for name in concerned if name in snapshot.pools)
-    yield from _groups_on(snapshot, *filter(None, (before, *others)))
     yield from (_service(key) for key in snapshot.ledger.waiters.by_age())
     for key, service in sorted(snapshot.services.items()):  # each may become stranded, or no longer be it
         if service.virtual_ips or snapshot.ledger.held(key):  # the watch may not show the last write yet
@@ -155,14 +156,16 @@ def _of_namespace(snapshot: Snapshot, namespace: str) -> Iterator[Key]:
     """
     The Services of *namespace*, and the groups that it may leave or join by its labels.
 
-    A Service that names no group may go from a group with ``spec.allowedNamespaces`` to one without.
+    A Service that names no group may go between groups with ``spec.allowedNamespaces`` and the default one.
     """
     prefix = f"{namespace}/"
     services = [service for key, service in sorted(snapshot.services.items()) if key.startswith(prefix)]
     yield from (_service(service.key) for service in services)
     if services:
-        restricted = (group for group in snapshot.every_group if group.spec.allowed_namespaces is not None)
-        yield from (Key(KeyKind.GROUP, group.key) for group in restricted)
+        default = snapshot.default_group
+        for group in snapshot.every_group:
+            if group.spec.allowed_namespaces is not None or group is default:
+                yield Key(KeyKind.GROUP, group.key)
         yield from _groups_of(snapshot, services)
 
 
@@ -171,13 +174,12 @@ def _withdrawn(pool: VIPPool) -> set[CoolingAddress]:
     return {each for each in read_cooling(pool.status.cooling or ()) if each.is_withdrawn}
 
 
-def _groups_on(snapshot: Snapshot, *versions: VIPPool) -> Iterator[Key]:
-    """The groups whose configuration has an address of a pool of which these are *versions*, if interfaces matter."""
-    if not snapshot.parsed_pools.interfaces and not any(each.spec.interface for each in versions):
-        return
-    pools = filter(None, (parse_pool(each)[0] for each in versions))
-    keys = {terms.key for pool in pools for _, terms, _ in snapshot.ledger.claims_in(pool)}
-    yield from _groups_of(snapshot, (snapshot.services[key] for key in keys if key in snapshot.services))
+def _groups_in(snapshot: Snapshot, ranges: Sequence[Range]) -> Iterator[Key]:
+    """The groups that announce an address in *ranges*, which are sorted and disjoint."""
+    yield from _groups_of(snapshot, filter(None, map(snapshot.services.get, snapshot.ledger.claimants_in(ranges))))
+    for group in snapshot.every_group if ranges else ():
+        if any(find(ranges, address) for address in group.virtual_ips):
+            yield Key(KeyKind.GROUP, group.key)
 
 
 def _of_slice(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iterator[Key]:

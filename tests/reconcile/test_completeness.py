@@ -14,8 +14,8 @@ from kavip import names
 from kavip.api.cluster import Namespace, Network, Node, ServiceCIDR
 from kavip.api.group import GroupVirtualIP, Instances, KeepalivedGroup
 from kavip.api.meta import LabelSelector
-from kavip.api.pool import VIPPool
-from kavip.api.service import Service
+from kavip.api.pool import PoolRouting, VIPPool
+from kavip.api.service import Service, ServiceStatus
 from kavip.api.slice import EndpointSlice
 from kavip.names import ConditionType
 from kavip.reconcile import enqueue
@@ -67,6 +67,14 @@ class EnqueuingCluster(SimulatedCluster):
             new = msgspec.structs.replace(new, status=old.status)
         self.snapshot.put(new)
         self._follow(old, new)
+
+    def empty_status(self, key: str) -> None:
+        """What the watch does with a Service whose status another client has emptied."""
+        old = self.snapshot.services[key]
+        self._version += 1
+        metadata = msgspec.structs.replace(old.metadata, resource_version=str(self._version))
+        self.snapshot.put(msgspec.structs.replace(old, metadata=metadata, status=ServiceStatus()))
+        self._follow(old, self.snapshot.services[key])
 
     def delete(self, old: Object) -> None:
         """The same for an object that is gone."""
@@ -209,6 +217,10 @@ def pool(luck: random.Random, name: str) -> VIPPool:
         more["exclude"] = ["192.0.2.128"]
     if luck.random() < 0.2:
         more["interface"] = luck.choice(("vlan1", "vlan2"))
+        if luck.random() < 0.5:
+            more["routing"] = PoolRouting(gateway="192.0.2.250", table=luck.choice((100, 101)))
+    if luck.random() < 0.2:
+        more["conflict_detection"] = names.OFF
     return build.pool(name, *ranges, **more)
 
 
@@ -251,8 +263,12 @@ def test_no_key_that_has_work_to_do_is_left_out(seed: int) -> None:
         old = found.stored(new)
         if old is not None and luck.random() < 0.2 and not isinstance(new, Namespace):
             found.delete(old)
+        elif old is not None and isinstance(new, Service) and luck.random() < 0.1:
+            found.empty_status(new.key)
         else:
             found.edit(new)
+        if luck.random() < 0.3:
+            continue  # several changes before the first reconcile
         found.drain()
         assert not missed(found), (step, new)
 

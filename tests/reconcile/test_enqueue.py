@@ -3,13 +3,15 @@
 from typing import Any
 
 import msgspec
+import pytest
 
 from kavip import names
 from kavip.api.address import parse_address
 from kavip.api.cluster import NodeCondition
 from kavip.api.group import GroupVirtualIP
 from kavip.api.meta import Condition, LabelSelector
-from kavip.api.service import ServiceStatus
+from kavip.api.service import Service, ServiceStatus
+from kavip.names import ConditionType
 from kavip.reconcile import enqueue
 from kavip.reconcile.plan import Key, KeyKind
 from kavip.snapshot import KINDS, Object, Snapshot
@@ -31,6 +33,11 @@ def woken(snapshot: Snapshot, old: Object | None, new: Object | None) -> set[Key
     elif old is not None:
         snapshot.drop(KINDS[type(old)], old.metadata.key)
     return set(enqueue.of(snapshot, old, new))
+
+
+def groups_in(keys: set[Key]) -> set[Key]:
+    """Those of *keys* that are of groups."""
+    return {each for each in keys if each.kind == KeyKind.GROUP}
 
 
 def test_a_new_service_enqueues_itself_and_its_group() -> None:
@@ -248,3 +255,50 @@ def test_a_pool_that_bars_another_one_enqueues_the_groups_on_it() -> None:
     vlan = build.pool("edge", "192.0.2.128/30", created="2026-02-01T00:00:00Z", interface="vlan1")
     snapshot = cluster(build.group(), vlan, web(holds=["192.0.2.129"]))
     assert EDGE in woken(snapshot, None, build.pool("first", "192.0.2.128/31"))
+
+
+def test_the_detection_of_a_pool_enqueues_the_groups_with_its_addresses() -> None:
+    """Their agents ask the LAN for these no more."""
+    asked, unasked = build.pool(), build.pool(conflict_detection=names.OFF)
+    own = GroupVirtualIP(address="192.0.2.130/24")
+    others = (build.group("lb/own", virtual_ips=[own]), build.group("lb/apart"))
+    snapshot = cluster(build.group(), *others, asked, web(holds=["192.0.2.129"]))
+    assert {EDGE, Key(KeyKind.GROUP, "lb/own")} == groups_in(woken(snapshot, asked, unasked))
+
+
+def test_a_new_pool_without_an_interface_enqueues_no_group() -> None:
+    """Nor do pools that are not in force yet; so many pools at once cost no search among all addresses."""
+    vlan, young = build.pool("vlan", "198.51.100.0/24", interface="vlan1"), build.pool("a", "203.0.113.0/24")
+    snapshot = cluster(build.group(), build.pool(), vlan, young, web(holds=["192.0.2.129"]))
+    assert groups_in(woken(snapshot, None, build.pool("b", "203.0.114.0/24"))) == set()
+
+
+CLOSED, DEFAULT = "lb/closed", "lb/default"
+
+
+def chosen(*, by_condition: str) -> Service:
+    """A Service that names no group, and whose condition says that kavip chose one."""
+    found = build.service("shop/web", holds=["192.0.2.129"], load_balancer_class=names.LOAD_BALANCER_CLASS)
+    message = f"192.0.2.129 from pool edge; group {by_condition} by default"
+    assigned = Condition(type=ConditionType.ADDRESS_ASSIGNED, status="True", reason="Assigned", message=message)
+    conditions = [assigned] if by_condition else None
+    return msgspec.structs.replace(found, status=msgspec.structs.replace(found.status, conditions=conditions))
+
+
+@pytest.mark.parametrize("now", [DEFAULT, ""], ids=["kavip's own write", "a status that another client has emptied"])
+def test_a_condition_that_names_another_group_enqueues_both(now: str) -> None:
+    """A write that began before a label of the namespace came back says what no longer is."""
+    before, after = chosen(by_condition=CLOSED), chosen(by_condition=now)
+    snapshot = cluster(build.group(CLOSED), build.group(DEFAULT, default=True), build.pool(), before)
+    assert snapshot.group_of(before) != snapshot.group_of(after)
+    assert groups_in(woken(snapshot, before, after)) == {Key(KeyKind.GROUP, each) for each in (CLOSED, DEFAULT)}
+
+
+def test_a_label_that_comes_back_enqueues_the_default_group() -> None:
+    """It had the Service meanwhile, and nothing was written about that."""
+    closed = build.group(CLOSED, allowed_namespaces=LabelSelector(match_labels={"env": "prod"}))
+    prod, plain = build.namespace("shop", env="prod"), build.namespace("shop")
+    snapshot = cluster(closed, build.group(DEFAULT, default=True), build.pool(), chosen(by_condition=CLOSED), prod)
+    both = {Key(KeyKind.GROUP, each) for each in (CLOSED, DEFAULT)}
+    assert groups_in(woken(snapshot, prod, plain)) == both
+    assert groups_in(woken(snapshot, plain, prod)) == both

@@ -6,7 +6,7 @@ number of times, and with what kavip has decided but not observed yet (:meth:`Le
 ledger and never changes it; no question scans a pool or all Services.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from kavip.api.address import Address
 from kavip.api.service import Service
@@ -17,7 +17,7 @@ from kavip.ipam.ledger.usage import FamilyUsage
 from kavip.ipam.ledger.waiters import Waiter, Waiters
 from kavip.ipam.pool import Pool
 from kavip.ipam.pools import Pools
-from kavip.ipam.ranges import find
+from kavip.ipam.ranges import Range, find
 from kavip.ipam.request import Request, Terms
 
 
@@ -182,6 +182,11 @@ class Ledger:
             for claim in sorted(self.claims.of(address), key=lambda claim: claim.terms.age):
                 yield address, claim.terms, claim.in_status
 
+    def claimants_in(self, ranges: Sequence[Range]) -> set[str]:
+        """The Services with a claim on an address in *ranges*, which are sorted and disjoint. In O(holders)."""
+        claimed = (address for address in self.claims if find(ranges, address) is not None) if ranges else ()
+        return {claim.terms.key for address in claimed for claim in self.claims.of(address)}
+
     def count_leaving(self, pool: Pool, namespace: str) -> int:
         """How many addresses of *pool* are held by Services of *namespace* in deletion; in O(these Services)."""
         gone = (self._holdings[key] for key in self._leaving)
@@ -247,7 +252,7 @@ class Ledger:
         return {claim.terms.key for address in changed for claim in self.claims.of(address)}
 
     def forget_changes(self) -> None:
-        """Drop what the ``drain`` methods would return: a replica that does not lead requeues nothing."""
+        """Drop what the ``drain`` methods would return."""
         self._book.forget_changes()
 
     def drain_undone(self) -> set[Address]:

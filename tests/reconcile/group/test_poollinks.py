@@ -19,6 +19,7 @@ from kavip.api.pool import PoolRouting, VIPPool
 from kavip.reconcile import enqueue
 from kavip.reconcile.observed.agentstates import AgentStates, ExcludedInstance, InstanceState, NodeState
 from kavip.reconcile.plan import Key, KeyKind
+from kavip.snapshot import Snapshot
 from kavip.vrrp.running import first_nodes, running_instances, running_nodes
 from kavip.vrrp.spread import most
 from tests.reconcile.group.settledgroup import PROGRAMMED, condition, serving, settled, with_pods
@@ -267,12 +268,20 @@ def test_a_pool_enqueues_the_groups_that_it_concerns() -> None:
     """Those of the Services with addresses in it; none while no pool names an interface."""
     others = build.group("lb/other"), serving("shop/else", "192.0.2.9", group="lb/other")
     snapshot = cluster(build.group(), dmz(), serving(RAW, "198.51.100.131"), *others)
-    old = snapshot.pools["dmz"]
     for edited in (dmz(interface="bond0.20"), dmz(routing=None), None):
-        assert {each.name for each in enqueue.of(snapshot, old, edited) if each.kind == KeyKind.GROUP} == {GROUP}
-    old, new = (dmz(interface="", routing=None, priority=priority) for priority in (1, 2))
-    plain = cluster(build.group(), new, serving(RAW, "198.51.100.131"))
-    assert not [each for each in enqueue.of(plain, old, new) if each.kind == KeyKind.GROUP]
+        assert enqueued_groups(snapshot, edited) == {GROUP}
+    assert enqueued_groups(snapshot, dmz(interface="", routing=None, priority=1)) == set()
+    assert enqueued_groups(snapshot, dmz(interface="", routing=None, priority=2)) == set()
+
+
+def enqueued_groups(snapshot: Snapshot, pool: VIPPool | None) -> set[str]:
+    """The groups that are enqueued when *pool* becomes VIPPool dmz; None: it is deleted."""
+    old = snapshot.pools.get("dmz")
+    if pool is None:
+        snapshot.drop(names.VIP_POOL, "dmz")
+    else:
+        snapshot.put(pool)
+    return {each.name for each in enqueue.of(snapshot, old, pool) if each.kind == KeyKind.GROUP}
 
 
 @pytest.mark.slow
