@@ -12,9 +12,10 @@ from functools import lru_cache
 from sys import intern
 from typing import Final
 
-from kavip.api.address import MOST_READ, Address, read_address
+from kavip.api.address import BITS, MOST_READ, Address, read_address
+from kavip.api.naming import is_interface
 from kavip.vrrp.tokens import WORD
-from kavip.vrrp.virtualips import VirtualIP, addresses_of, is_anchor
+from kavip.vrrp.virtualips import SHORTEST_PREFIX, VirtualIP, addresses_of, is_anchor
 
 _LINE: Final = re.compile(rf"        ([0-9A-Fa-f:.]+)/([0-9]{{1,3}}) dev ({WORD})")
 _LONGEST: Final = 128  # characters of a line; one with an IPv6 address has 71 at most
@@ -83,7 +84,11 @@ def _vip(line: str) -> VirtualIP | None:
 
 
 def read_line(line: str) -> VirtualIP | None:
-    """The address of *line*, which may be an anchor."""
+    """The address of *line*, which may be an anchor; None if no configuration of kavip can have it."""
     match = _LINE.fullmatch(line)
     address = read_address(match[1]) if match else None
-    return VirtualIP(address, int(match[2]), intern(match[3])) if match and address is not None else None
+    if match is None or address is None or not is_interface(match[3]):
+        return None
+    length = int(match[2])
+    is_valid = SHORTEST_PREFIX[address.family] <= length <= BITS[address.family]
+    return VirtualIP(address, length, intern(match[3])) if is_valid else None

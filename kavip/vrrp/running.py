@@ -13,12 +13,15 @@ from types import MappingProxyType
 from typing import Final
 
 from kavip.api.address import Address, read_address
+from kavip.api.naming import is_interface
 from kavip.memo import KEEPS_NOTHING, Memory, recent
+from kavip.names import MAX_ROUTER_ID
 from kavip.vrrp.addresslists import AddressList, read_line
 from kavip.vrrp.drain import NO_TURNS, Turns
 from kavip.vrrp.identity import Identity, identity_of
 from kavip.vrrp.instances import NO_SOURCE, Model
 from kavip.vrrp.priorities import NO_HOMES
+from kavip.vrrp.timing import read_timing
 from kavip.vrrp.tokens import WORD
 from kavip.vrrp.tracking import LOCAL
 from kavip.vrrp.virtualips import VirtualIP, addresses_of, interfaces_of, is_anchor
@@ -167,10 +170,13 @@ def _lines(block: str, head: str) -> str:
 def _instance(name: str, block: str, excluded: AddressList) -> RunningInstance | None:
     router_id, interface = _ROUTER_ID.search(block), _INTERFACE.search(block)
     version, interval = _VERSION.search(block), _INTERVAL.search(block)
-    head = block[: block.find(_VIPS) + 1]
-    advertised = tuple(filter(None, map(read_line, _lines(block, _VIPS).split("\n"))))
-    if not (router_id and interface and version and interval and advertised):
+    head, lines = block[: block.find(_VIPS) + 1], _lines(block, _VIPS).splitlines()
+    advertised = tuple(filter(None, map(read_line, lines)))
+    if not (router_id and interface and version and interval and advertised) or len(advertised) < len(lines):
         return None
+    is_valid = 1 <= int(router_id[1]) <= MAX_ROUTER_ID and is_interface(interface[1])
+    if not is_valid or read_timing(int(version[1]), interval[1]) is None:
+        return None  # no configuration of kavip has it, and no agent would accept it again
     identity = Identity(
         int(router_id[1]),
         interface[1],

@@ -21,7 +21,8 @@ ANCHOR_IPV6: Final = 0xFE80 << 112 | 0x6B61 << 16
 """fe80::6b61:0: the same for IPv6; 0x6b61 is "ka"."""
 
 _ANCHORS: Final = {4: range(ANCHOR_IPV4, ANCHOR_IPV4 + (1 << 8)), 6: range(ANCHOR_IPV6, ANCHOR_IPV6 + (1 << 16))}
-_SHORTEST_PREFIX: Final = {4: 8, 6: 16}
+SHORTEST_PREFIX: Final = {4: 8, 6: 16}
+"""By family, the shortest prefix of a VIP: keepalived routes all its addresses to the interface."""
 ADDRESS: Final = attrgetter("address")
 _VALUE: Final = attrgetter("address.value")
 _INTERFACE: Final = attrgetter("interface")
@@ -109,8 +110,8 @@ def _problem(parsed: IPv4Interface | IPv6Interface, address: Address) -> str:
         return "want a unicast address that is not loopback, unspecified or reserved"
     if is_anchor(address):
         return "kavip uses this range itself, to advertise Shared instances; want another address"
-    if network.prefixlen < _SHORTEST_PREFIX[ip.version]:
-        return f"want a prefix length of at least {_SHORTEST_PREFIX[ip.version]}"
+    if network.prefixlen < SHORTEST_PREFIX[ip.version]:
+        return f"want a prefix length of at least {SHORTEST_PREFIX[ip.version]}"
     edges = {network.network_address, network.broadcast_address} if ip.version == 4 else {network.network_address}
     if network.prefixlen < BITS[ip.version] - 1 and ip in edges:
         return f"this is the network or broadcast address of {network}; want a host's address"
