@@ -77,9 +77,8 @@ class _Loader(yamlscalars.Resolver, yaml.CSafeLoader):
         """*key*, as text if it is a number or a boolean: as in JSON."""
         if key.tag not in _NUMBERS or not isinstance(key, yaml.ScalarNode):
             return key
-        value = self.construct_object(key)
-        text = f"{value:g}" if isinstance(value, float) else str(value)
-        text = text.lower() if isinstance(value, bool) else text
+        text = str(key.value)
+        text = str(yamlscalars.bool_of(text)).lower() if key.tag == yamlscalars.BOOL else yamlscalars.key_of(text)
         return yaml.ScalarNode(yamlscalars.STR, text, key.start_mark, key.end_mark)
 
     def construct_number(self, node: yaml.ScalarNode) -> int | float:

@@ -7,7 +7,9 @@ numbers and booleans for text (``1e3``, ``08``, ``0X1F``, ``y``), and some of it
 """
 
 import re
-from math import isfinite
+import struct
+from decimal import Decimal
+from math import copysign, inf, isfinite
 from typing import Final
 
 import yaml
@@ -24,12 +26,46 @@ _ENDLESS: Final = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _SIGNED_BINARY: Final = re.compile(r"0b[-+][01]+")
 _SMALLEST, _LARGEST = -(1 << 63), (1 << 64) - 1
 _INTEGERS: Final = 1e21  # below it Go writes a whole float without an exponent
+_DIGITS: Final = 9  # they tell each float of 32 bits from all others
+_EXPONENTS: Final = range(-4, 6)  # within them Go writes none
 _LONGEST: Final = 1000  # digits of an integer that is read; longer ones are floats, or text
 _FIRSTS: Final = frozenset("-+.0123456789")
 
 
 def number_of(text: str) -> int | float | None:
     """The number that the plain scalar *text* is, as it stands in JSON; None: it is none."""
+    found = _number(text)
+    is_whole = isinstance(found, float) and found.is_integer() and abs(found) < _INTEGERS
+    return int(found) if found is not None and is_whole else found
+
+
+def key_of(text: str) -> str:
+    """
+    The key that the number *text* is in JSON.
+
+    A float has the fewest digits that tell it from other floats of 32 bits, as sigs.k8s.io/yaml writes it.
+    """
+    found = float(text.lower().replace(".inf", "inf").replace(".nan", "nan")) if is_endless(text) else _number(text)
+    if not isinstance(found, float):
+        return str(found)
+    try:
+        (single,) = struct.unpack("f", _packed(found))
+    except OverflowError:
+        single = copysign(inf, found)
+    if not isfinite(single):
+        return str(single).replace("inf", ".inf").replace("nan", ".nan")
+    forms = (f"{single:.{digits}e}" for digits in range(_DIGITS))
+    shortest = next(each for each in forms if _packed(float(each)) == _packed(single))
+    return f"{Decimal(shortest):f}" if int(shortest.partition("e")[2]) in _EXPONENTS else shortest
+
+
+def _packed(value: float) -> bytes:
+    """*value* as a float of 32 bits."""
+    return struct.pack("f", value)
+
+
+def _number(text: str) -> int | float | None:
+    """The number that the plain scalar *text* is; a float stays one."""
     if not text or text[0] not in _FIRSTS:
         return None
     plain = text if text[0] == "." else text.replace("_", "")
@@ -39,7 +75,7 @@ def number_of(text: str) -> int | float | None:
             return value
     if not _FLOAT.fullmatch(plain) or not isfinite(found := float(plain)):
         return None
-    return int(found) if found.is_integer() and abs(found) < _INTEGERS else found
+    return found
 
 
 def _integer(plain: str) -> int:

@@ -18,6 +18,30 @@ SCALARS = {
     " +_1 -_194 0b+1 0b-1 17e_4 18446744073709551616 070707070707070707070707",
     "null": "null ~ Null",
 }
+KEYS = {
+    "1e3": "1000",
+    "08": "8",
+    "1.0": "1",
+    "1e400": "1e400",
+    "0x10": "16",
+    "y": "true",
+    "1.2345678": "1.2345678",
+    "1.2345679": "1.2345679",
+    "20240101.5": "2.0240102e+07",
+    "1e6": "1e+06",
+    "123456.0": "123456",
+    "1234567.0": "1.234567e+06",
+    "1e-4": "0.0001",
+    "1.5e-5": "1.5e-05",
+    "-2.5": "-2.5",
+    "16777217.0": "1.6777216e+07",
+    "0.1": "0.1",
+    "3.4e38": "3.4e+38",
+    "1e-45": "1e-45",
+    "-0.0": "-0",
+    "1e39": ".inf",
+    "1e-60": "0",
+}
 CASES = [(word, kind) for kind, words in SCALARS.items() for word in words.split()]
 
 
@@ -67,8 +91,19 @@ def test_the_values_of_numbers() -> None:
 
 def test_numbers_as_keys_are_the_texts_of_their_values() -> None:
     """As kubectl writes them."""
-    (document,) = yamldocuments.read("f", "1e3: a\n08: b\n1.0: c\n1e400: d\n0x10: f\ny: g\n")
-    assert "".join(document.content) == "1000811e40016true"
+    (document,) = yamldocuments.read("f", "".join(f"{key}: a\n" for key in KEYS))
+    assert list(document.content) == list(KEYS.values())
+
+
+@pytest.mark.apiserver
+def test_kubectl_writes_the_same_keys(programs: Programs) -> None:
+    """The real kubectl, without a server."""
+    text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata:\n"
+    command = [programs["kubectl"], "label", "--local", "--filename=-", "a=b", "--output=json"]
+    done = subprocess.run(
+        command, input=text + "".join(f"  {key}: a\n" for key in KEYS), capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout)["data"].keys() == set(KEYS.values())
 
 
 @pytest.mark.apiserver
