@@ -8,6 +8,7 @@ change elsewhere, such as a field that an anchor shares, is refused.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,6 +20,7 @@ from kavip.reconcile.mergepatch import patched
 
 _STEP: Final = 2  # columns of a new level
 _RESERVED: Final = frozenset("[]{}#&*!|>'\"%@`")
+_ESCAPED: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +132,8 @@ def _block(fields: Mapping[str, Any], column: int) -> Iterator[str]:
 
 
 def _flow(value: Any) -> str:
-    """*value* in flow style, which is JSON too."""
-    return json.dumps(value, ensure_ascii=False)
+    """*value* in flow style, which is JSON too; escaped is what YAML does not allow, or takes for the end of a line."""
+    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
 def _scalar(value: Any, *, in_flow: bool) -> str:

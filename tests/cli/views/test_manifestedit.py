@@ -102,13 +102,16 @@ TEXTS = st.one_of(
     st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]), max_size=8),
     st.sampled_from(["yes", "1", "0x1f", "~", "0b_", "2001-99-99", "2001:1", "a: b", "- x", "#", "'"]),
 )
+ODD_TEXTS = st.sampled_from(["a\x7f", "a\x85b", "\u2028", "\ufeffa"])  # YAML forbids them, or ends a line there
 TREES = st.recursive(
     st.one_of(TEXTS, st.booleans(), st.integers(), st.lists(TEXTS, max_size=3)),
     lambda inner: st.dictionaries(KEYS, inner, min_size=1, max_size=4),
     max_leaves=12,
 )
 PATCHES = st.recursive(
-    st.one_of(st.none(), TEXTS, st.booleans()), lambda inner: st.dictionaries(KEYS, inner, max_size=3), max_leaves=8
+    st.one_of(st.none(), TEXTS, ODD_TEXTS, st.booleans()),
+    lambda inner: st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=8,
 )
 
 
