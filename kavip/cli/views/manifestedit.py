@@ -67,11 +67,18 @@ def _cleaned(value: Any) -> Any:
 
 
 def _replacement(text: str, key: yaml.Node, old: yaml.Node, value: Any, *, in_flow: bool) -> TextEdit:
-    """The *value* of *key* instead of the *old* one."""
-    if in_flow or not isinstance(value, Mapping):
-        return TextEdit(old.start_mark.index, old.end_mark.index, _scalar(value, in_flow=in_flow))
+    """The *value* of *key* instead of the *old* one; comments below it stay."""
+    begin, end = int(old.start_mark.index), _last(old)
+    is_block = isinstance(old, yaml.CollectionNode) and not old.flow_style
+    if begin < end and text[end - 1] == "\n":  # a literal block
+        end -= len(_newline(text))
+    is_inline = in_flow or not isinstance(value, Mapping)
+    if is_inline and not is_block:
+        return TextEdit(begin, end, _scalar(value, in_flow=in_flow))
     colon = text.index(":", key.end_mark.index) + 1  # an empty value has no place of its own
-    end = max(colon, old.end_mark.index) if old.start_mark.index < old.end_mark.index else colon
+    if is_inline:
+        return TextEdit(colon, end, f" {_scalar(value, in_flow=in_flow)}")
+    end = max(colon, end) if begin < end else colon
     lines = (f"{_newline(text)}{' ' * key.start_mark.column}{line}" for line in _block(value, _STEP))
     return TextEdit(colon, end, "".join(lines))
 

@@ -120,6 +120,21 @@ def has_empty(tree: object) -> bool:
     return isinstance(tree, dict) and (not tree or any(map(has_empty, tree.values())))
 
 
+@pytest.mark.parametrize(
+    ("before", "value", "after"),
+    [
+        ("a:\n- x\n# of b\nb: 1\n", "z", "a: z\n# of b\nb: 1\n"),
+        ("a:\n  - x\n  # last\nb: 1\n", {"c": "z"}, "a:\n  c: z\n  # last\nb: 1\n"),
+        ("a: |\n  x\nb: 1\n", "z", "a: z\nb: 1\n"),
+        ("a:\r\n- x\r\nb: 1\r\n", "z", "a: z\r\nb: 1\r\n"),
+        ("a: |\r\n  x\r\nb: 1\r\n", "z", "a: z\r\nb: 1\r\n"),
+    ],
+)
+def test_what_follows_a_replaced_block_stays(before: str, value: Any, after: str) -> None:
+    """The parser's end of a block is behind its last line, and behind comments."""
+    assert edited(before, {"a": value}) == after
+
+
 @given(
     before=st.dictionaries(KEYS, TREES, min_size=1, max_size=4),
     patch=st.dictionaries(KEYS, PATCHES, max_size=4),
