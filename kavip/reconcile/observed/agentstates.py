@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import chain
 from math import inf
 from types import MappingProxyType
 from typing import Final
@@ -166,7 +167,7 @@ NO_STATES: Mapping[str, NodeState] = MappingProxyType({})
 NO_CONTACTS: Mapping[str, Contact] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AgentStates:
     """
     Group -> node -> the last answer of its agent, and when it answered. A node that has never answered is absent.
@@ -180,6 +181,12 @@ class AgentStates:
     probed_from: datetime = EVER
     since: float = -inf
     at: float = 0.0
+
+    @cached_property
+    def hardware(self) -> frozenset[str]:
+        """The hardware addresses that the nodes of all groups report."""
+        answers = (state for states in self.states.values() for state in states.values())
+        return frozenset(chain.from_iterable(state.hardware for state in answers))
 
     def states_of(self, group: str) -> Mapping[str, NodeState]:
         """The answers of the nodes of *group*."""

@@ -69,7 +69,7 @@ def foreign_claims_in(agents: AgentStates, group: str) -> Mapping[Address, Forei
     states = agents.states_of(group)
     for state in states.values():
         if state.claimed:
-            return foreign_claims_of(states, nodes=frozenset(hardware_of(agents, agents.states)))
+            return foreign_claims_of(states, nodes=agents.hardware)
     return _NO_CLAIMS
 
 
