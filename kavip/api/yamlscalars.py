@@ -9,7 +9,7 @@ numbers and booleans for text (``1e3``, ``08``, ``0X1F``, ``y``), and some of it
 import re
 import struct
 from decimal import Decimal
-from math import copysign, inf, isfinite
+from math import isfinite
 from typing import Final
 
 import yaml
@@ -48,10 +48,7 @@ def key_of(text: str) -> str:
     found = float(text.lower().replace(".inf", "inf").replace(".nan", "nan")) if is_endless(text) else _number(text)
     if not isinstance(found, float):
         return str(found)
-    try:
-        (single,) = struct.unpack("f", _packed(found))
-    except OverflowError:
-        single = copysign(inf, found)
+    (single,) = struct.unpack("f", _packed(found))
     if not isfinite(single):
         return str(single).replace("inf", ".inf").replace("nan", ".nan")
     forms = (f"{single:.{digits}e}" for digits in range(_DIGITS))

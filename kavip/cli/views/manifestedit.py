@@ -67,20 +67,21 @@ def _cleaned(value: Any) -> Any:
 
 
 def _replacement(text: str, key: yaml.Node, old: yaml.Node, value: Any, *, in_flow: bool) -> TextEdit:
-    """The *value* of *key* instead of the *old* one; comments below it stay."""
+    """The *value* of *key* instead of the *old* one; comments beside *key* and below the value stay."""
     begin, end = int(old.start_mark.index), _last(old)
-    is_block = isinstance(old, yaml.CollectionNode) and not old.flow_style
     if begin < end and text[end - 1] == "\n":  # a literal block
-        end -= len(_newline(text))
+        end -= 2 if text[end - 2] == "\r" else 1
     is_inline = in_flow or not isinstance(value, Mapping)
-    if is_inline and not is_block:
+    is_block = isinstance(old, yaml.CollectionNode) and not old.flow_style
+    if is_inline and (in_flow or begin < end) and not is_block:
         return TextEdit(begin, end, _scalar(value, in_flow=in_flow))
     colon = text.index(":", key.end_mark.index) + 1  # an empty value has no place of its own
-    if is_inline:
-        return TextEdit(colon, end, f" {_scalar(value, in_flow=in_flow)}")
+    beside = text[colon:begin].rstrip() if is_block else ""
     end = max(colon, end) if begin < end else colon
+    if is_inline:
+        return TextEdit(colon, end, f" {_scalar(value, in_flow=False)}{beside}")
     lines = (f"{_newline(text)}{' ' * key.start_mark.column}{line}" for line in _block(value, _STEP))
-    return TextEdit(colon, end, "".join(lines))
+    return TextEdit(colon, end, f"{beside}{''.join(lines)}")
 
 
 def _insertion(text: str, node: yaml.MappingNode, fields: Mapping[str, Any]) -> TextEdit:

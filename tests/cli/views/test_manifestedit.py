@@ -127,6 +127,11 @@ def has_empty(tree: object) -> bool:
         ("a:\n  - x\n  # last\nb: 1\n", {"c": "z"}, "a:\n  c: z\n  # last\nb: 1\n"),
         ("a: |\n  x\nb: 1\n", "z", "a: z\nb: 1\n"),
         ("a:\r\n- x\r\nb: 1\r\n", "z", "a: z\r\nb: 1\r\n"),
+        ("a:  # why\n  # first\n  - x\nb: 1\n", "z", "a: z  # why\n  # first\nb: 1\n"),
+        ("a:  # why\n- x\n", {"c": "z"}, "a:  # why\n  c: z\n"),
+        ("a:\nb: 1\n", "z", "a: z\nb: 1\n"),
+        ("a:  # why\n", "z", "a: z  # why\n"),
+        ("a: |\n  x\nb: 1\r\n", "z", "a: z\nb: 1\r\n"),
         ("a: |\r\n  x\r\nb: 1\r\n", "z", "a: z\r\nb: 1\r\n"),
     ],
 )
