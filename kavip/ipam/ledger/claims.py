@@ -184,6 +184,10 @@ class Claims:
             return False
         return not self._sharing.is_without_clash(address, next(iter(claims)).terms, claims=len(claims))
 
+    def is_shared(self, address: Address) -> bool:
+        """Whether all Services that claim *address* share it, and so keep it."""
+        return len(self.holders(address)) == len(self.of(address)) > 1
+
     def shareable(self, terms: Terms) -> Iterator[Address]:
         """The addresses of the sharing key of *terms* on which its ports may be free, lowest first."""
         return self._sharing.candidates(terms)

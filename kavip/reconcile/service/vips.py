@@ -142,6 +142,21 @@ class ServiceVIPs:
         return {pool: nodes for pool, nodes in found.items() if nodes}
 
 
+def _may_have(serving: ServingGroup, service: Service, address: Address) -> bool:
+    """Whether *service* is one of the :func:`sharers_of` *address*; without a walk through those that share it."""
+    snapshot = serving.snapshot
+    claims = snapshot.ledger.claims
+    if not snapshot.ledger.owner(address):
+        if len(claims.of(address)) < 2:
+            return True
+        oldest = next(iter(claims.holders(address)), None)  # those that share it are in one group
+        holder = snapshot.services.get(oldest.key) if oldest and oldest.sharing else None
+        if holder is not None and claims.is_shared(address) and snapshot.group_of(holder) == serving.key:
+            return True
+    among = sharers_of(snapshot, serving.key, address)
+    return among is None or service.key in among
+
+
 def sharers_of(snapshot: Snapshot, group: str, address: Address) -> Sharers:
     """
     The Services that may have *address* in *group*.
@@ -166,8 +181,7 @@ def problem_of(service: Service, vips: tuple[Address, ...], serving: ServingGrou
     group = serving.group
     if group is None:
         return None
-    sharers = ((vip, sharers_of(serving.snapshot, serving.key, vip)) for vip in vips)
-    own = tuple(vip for vip, among in sharers if among is None or service.key in among)
+    own = tuple(vip for vip in vips if _may_have(serving, service, vip))
     member = members.member_of(service, group, serving.snapshot.interface_of, vips=own)
     router_ids, unit = group.status.router_ids or {}, shard_of(member.key, shard_count(group)) or member.key
     if member.is_plain and not member.interfaces and unit in router_ids:
