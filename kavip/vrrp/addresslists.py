@@ -25,11 +25,16 @@ Lines = tuple[VirtualIP | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class AddressList:
-    """The whole lines of a *text*: the VIP of each, or None for a line without one, and the *addresses* of the VIPs."""
+    """
+    The whole lines of a *text*: the VIP of each, or None for a line without one, and the *addresses* of the VIPs.
+
+    *unreadable*: how many lines are no address that kavip writes.
+    """
 
     text: str = ""
     lines: Lines = ()
     addresses: frozenset[Address] = frozenset()
+    unreadable: int = 0
 
     @property
     def vips(self) -> tuple[VirtualIP, ...]:
@@ -47,11 +52,12 @@ class AddressList:
         )
         end = text.find("\n", end) + 1 or len(text)
         first, last = text.count("\n", 0, begin), len(self.lines) - text.count("\n", end)
-        come = _read(text[begin:end])
+        come, left = _read(text[begin:end]), before[begin : end + len(before) - len(text)]
         lines = self.lines[:first] + come + self.lines[last:]
         addresses = self.addresses.difference(_addresses(self.lines[first:last])).union(_addresses(come))
         # if they are as many as the lines, no address has left one line and stayed in another
-        return AddressList(text, lines, addresses if len(addresses) == len(lines) else _addresses(lines))
+        unreadable = self.unreadable + _unreadable(text[begin:end], come) - _unreadable(left, self.lines[first:last])
+        return AddressList(text, lines, addresses if len(addresses) == len(lines) else _addresses(lines), unreadable)
 
 
 def _agreement(most: int, agrees: Callable[[int, int], bool]) -> int:
@@ -66,12 +72,23 @@ def _agreement(most: int, agrees: Callable[[int, int], bool]) -> int:
     return same
 
 
+def _unreadable(text: str, lines: Lines) -> int:
+    """How many of *lines*, which are those of *text*, are neither a VIP nor an anchor."""
+    if all(lines):
+        return 0
+    return sum(vip is None and read_line(line) is None for vip, line in zip(lines, _split(text), strict=True))
+
+
+def _split(text: str) -> list[str]:
+    return text.removesuffix("\n").split("\n") if text else []
+
+
 def _addresses(lines: Iterable[VirtualIP | None]) -> frozenset[Address]:
     return addresses_of(filter(None, lines))
 
 
 def _read(text: str) -> Lines:
-    lines = text.removesuffix("\n").split("\n") if text else []
+    lines = _split(text)
     if max(map(len, lines), default=0) > _LONGEST:
         lines = [each if len(each) <= _LONGEST else "" for each in lines]  # others must not fill the cache
     return tuple(map(_vip, lines))

@@ -21,7 +21,6 @@ from kavip.vrrp.drain import NO_TURNS, Turns
 from kavip.vrrp.identity import Identity, identity_of
 from kavip.vrrp.instances import NO_SOURCE, Model
 from kavip.vrrp.priorities import NO_HOMES
-from kavip.vrrp.timing import read_timing
 from kavip.vrrp.tokens import WORD
 from kavip.vrrp.tracking import LOCAL
 from kavip.vrrp.virtualips import VirtualIP, addresses_of, interfaces_of, is_anchor
@@ -170,12 +169,11 @@ def _lines(block: str, head: str) -> str:
 def _instance(name: str, block: str, excluded: AddressList) -> RunningInstance | None:
     router_id, interface = _ROUTER_ID.search(block), _INTERFACE.search(block)
     version, interval = _VERSION.search(block), _INTERVAL.search(block)
-    head, lines = block[: block.find(_VIPS) + 1], _lines(block, _VIPS).splitlines()
+    head, lines = block[: block.find(_VIPS) + 1], _lines(block, _VIPS).removesuffix("\n").split("\n")
     advertised = tuple(filter(None, map(read_line, lines)))
     if not (router_id and interface and version and interval and advertised) or len(advertised) < len(lines):
         return None
-    is_valid = 1 <= int(router_id[1]) <= MAX_ROUTER_ID and is_interface(interface[1])
-    if not is_valid or read_timing(int(version[1]), interval[1]) is None:
+    if not (1 <= int(router_id[1]) <= MAX_ROUTER_ID and is_interface(interface[1])) or excluded.unreadable:
         return None  # no configuration of kavip has it, and no agent would accept it again
     identity = Identity(
         int(router_id[1]),

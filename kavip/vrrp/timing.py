@@ -14,8 +14,6 @@ SECOND: Final = 1000
 LONGEST_V2: Final = 255 * SECOND
 LONGEST_V3: Final = 40_950
 STEP_V3: Final = 10
-_LIMITS: Final = {2: (SECOND, LONGEST_V2), 3: (STEP_V3, LONGEST_V3)}
-"""By version, the step and the longest interval in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +46,5 @@ def timing_of(spec: GroupSpec, family: int) -> VRRPTiming:
     """
     version = 3 if family == 6 else version_of(spec)
     wanted = max(1, spec.advert_interval_milliseconds or SECOND)
-    step, longest = _LIMITS[version]
+    step, longest = (STEP_V3, LONGEST_V3) if version == 3 else (SECOND, LONGEST_V2)
     return VRRPTiming(version, min(longest, -(-wanted // step) * step))
-
-
-def read_timing(version: int, seconds: str) -> VRRPTiming | None:
-    """The timing of *version* with the interval *seconds*, in the form of :attr:`VRRPTiming.seconds`; or None."""
-    whole, _, rest = seconds.partition(".")
-    found = VRRPTiming(version, int(whole) * SECOND + int(rest.ljust(3, "0")))
-    step, longest = _LIMITS[version]
-    is_valid = 0 < found.milliseconds <= longest and not found.milliseconds % step
-    return found if is_valid and found.seconds == seconds else None

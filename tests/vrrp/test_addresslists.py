@@ -32,6 +32,7 @@ def test_any_text_is_read_as_if_it_was_the_first(texts: list[str]) -> None:
         assert found == AddressList().then(text)
         assert len(found.lines) == text.count("\n")
         assert found.addresses == {each.address for each in found.vips}
+        assert found.unreadable == sum(addresslists.read_line(line) is None for line in text.split("\n")[:-1])
 
 
 @given(TEXTS, LINES, TEXTS, LINES)

@@ -117,6 +117,17 @@ def test_what_kavip_writes_is_read_in_full(spec: dict[str, Any]) -> None:
         assert not is_read_in_full(edited, running_instances(edited))
 
 
+@pytest.mark.parametrize("line", ["{}/129 dev eth0", "{}/0 dev eth0", "{}/32 dev e123456789abcdef", "{}/32", ""])
+def test_a_list_with_a_line_that_kavip_never_writes_is_not_read_in_full(line: str) -> None:
+    """Its VIP would look like one that does not run; also in the list that is not advertised."""
+    text = conf(build.group(**NEW), [annotated("a/web", "192.0.2.130", "192.0.2.131")], nodes(2))
+    for vip in ("192.0.2.130", "192.0.2.131"):
+        written = f"        {vip}/32 dev eth0\n"
+        assert text.count(written) == 1
+        edited = text.replace(written, f"        {line.format(vip)}\n")
+        assert not is_read_in_full(edited, running_instances(edited))
+
+
 def test_a_text_gives_back_its_first_nodes() -> None:
     """The highest priority among the nodes that are not dead; an instance that follows endpoints has none."""
     services = [*SERVICES, annotated("c/local", "192.0.2.10", external_traffic_policy="Local")]

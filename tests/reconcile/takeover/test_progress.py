@@ -210,6 +210,22 @@ def test_the_address_lists_of_the_old_daemons_end_at_one_instant() -> None:
     assert "a change that all nodes make at one instant (advertised addresses) waits for" in message
 
 
+@pytest.mark.parametrize("interval", ["1", "1.0", "0.50", "01", "41", "0.015"])
+def test_the_interval_of_the_old_daemons_stays_as_it_is_written_until_the_switch(interval: str) -> None:
+    """Also one in a form in which kavip writes none itself: the last nodes still hear the first ones."""
+    text = conf(instance(WEB, 7, VIP, "192.0.2.141", lines=(f"advert_int {interval}",)))
+    found = old_installation("n3", text=text, vrrp_version=3, advert_interval_milliseconds=200, unicast_enabled=True)
+    take_over(found, "n1", "n2", "n3")
+    assert not [key for key in found.objects.pods[GROUP] if "old" in key]
+    assert f"    advert_int {interval}\n" in found.text()
+    for _ in range(3):
+        found.group()
+        found.later(1.0)
+    message = condition(found, names.ConditionType.PROGRAMMED)[2]
+    assert f"    advert_int {interval}\n" in found.text()
+    assert "at one instant" in message
+
+
 def test_a_change_that_would_lose_vips_pauses_it() -> None:
     """The condition names the instances, and the change to revert."""
     found = old_installation("n3")
