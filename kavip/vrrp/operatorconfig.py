@@ -13,6 +13,7 @@ from typing import Final
 
 from kavip.api.address import Address, read_address
 from kavip.api.naming import is_interface
+from kavip.vrrp.timing import LONGEST
 
 _INSTANCE: Final = "vrrp_instance"
 _COMMENTS: Final = ("#", "!")
@@ -142,7 +143,7 @@ def _instance(block: _Block, version: str) -> OperatorInstance | None:
         family=family,
         interface=interface if is_interface(interface) else "",
         version=used,
-        interval=interval if _INTERVAL.fullmatch(interval) else "1",
+        interval=interval if _INTERVAL.fullmatch(interval) and 0 < float(interval) <= LONGEST else "1",
         addresses=tuple(sorted(each for each in block.addresses if each.family == family)),
         peers=frozenset(each for each in block.peers if each.family == family),
         authenticated=block.authenticated and used == 2,

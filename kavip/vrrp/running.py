@@ -21,6 +21,7 @@ from kavip.vrrp.drain import NO_TURNS, Turns
 from kavip.vrrp.identity import Identity, identity_of
 from kavip.vrrp.instances import NO_SOURCE, Model
 from kavip.vrrp.priorities import NO_HOMES
+from kavip.vrrp.timing import LONGEST
 from kavip.vrrp.tokens import WORD
 from kavip.vrrp.tracking import LOCAL
 from kavip.vrrp.virtualips import VirtualIP, addresses_of, interfaces_of, is_anchor
@@ -34,6 +35,8 @@ _VERSION: Final = re.compile(r"^    version ([23])$", re.MULTILINE)
 _INTERVAL: Final = re.compile(r"^    advert_int ([0-9]{1,3}(?:\.[0-9]{1,3})?)$", re.MULTILINE)
 _VIPS: Final = "\n    virtual_ipaddress {\n"
 _EXCLUDED: Final = "\n    virtual_ipaddress_excluded {\n"
+_LIST: Final = "virtual_ipaddress"
+_LIST_END: Final = "\n    }\n"
 _UNICAST: Final = "\n    unicast_peer {\n"
 _AUTHENTICATED: Final = "\n    # kavip: authentication\n"
 _DEAD: Final = re.compile(rf"^# kavip: dead ({WORD})$", re.MULTILINE)
@@ -161,9 +164,14 @@ def _read(name: str, block: str, before: _Block | None) -> _Block:
 
 
 def _lines(block: str, head: str) -> str:
-    """The lines of the list of *block* after *head*."""
-    _, _, rest = block.partition(head)
-    return rest[: rest.rfind("\n", 0, rest.find("}")) + 1]
+    """The lines of the list of *block* after *head*; a brace within a line does not end it."""
+    begin = block.find(head) + len(head)
+    if begin < len(head):
+        return ""
+    end = block.find("}", begin)
+    while end >= 0 and not (block.startswith(_LIST_END, end - len(_LIST_END) + 2)):
+        end = block.find("}", end + 1)
+    return block[begin : end - len(_LIST_END) + 3] if end >= 0 else block[begin:]
 
 
 def _instance(name: str, block: str, excluded: AddressList) -> RunningInstance | None:
@@ -173,7 +181,9 @@ def _instance(name: str, block: str, excluded: AddressList) -> RunningInstance |
     advertised = tuple(filter(None, map(read_line, lines)))
     if not (router_id and interface and version and interval and advertised) or len(advertised) < len(lines):
         return None
-    if not (1 <= int(router_id[1]) <= MAX_ROUTER_ID and is_interface(interface[1])) or excluded.unreadable:
+    is_valid = 1 <= int(router_id[1]) <= MAX_ROUTER_ID and 0 < float(interval[1]) <= LONGEST
+    has_lists = block.count(_LIST) == (_VIPS in block) + (_EXCLUDED in block) and block.count("{") == block.count("}")
+    if not (is_valid and has_lists and is_interface(interface[1])) or excluded.unreadable:
         return None  # no configuration of kavip has it, and no agent would accept it again
     identity = Identity(
         int(router_id[1]),

@@ -14,6 +14,8 @@ SECOND: Final = 1000
 LONGEST_V2: Final = 255 * SECOND
 LONGEST_V3: Final = 40_950
 STEP_V3: Final = 10
+LONGEST: Final = 255.0
+"""Seconds; keepalived ignores an ``advert_int`` above it, and 0, of any version."""
 
 
 @dataclass(frozen=True, slots=True)

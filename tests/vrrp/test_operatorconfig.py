@@ -65,6 +65,15 @@ def test_an_endless_number_is_ignored() -> None:
     assert number in text and operatorconfig.read_instances(text) == ()
 
 
+@pytest.mark.parametrize(
+    ("written", "read"), [("0", "1"), ("256", "1"), ("300.5", "1"), ("1.0", "1.0"), ("255", "255")]
+)
+def test_an_interval_that_keepalived_ignores_is_a_second(written: str, read: str) -> None:
+    """Others stay as they are written."""
+    (found,) = operatorconfig.read_instances(conf(instance("a/b", 7, VIP, lines=[f"advert_int {written}"])))
+    assert found.interval == read
+
+
 def test_injected_text_is_ignored() -> None:
     """Injected text of a Service is not read as an interval or an interface."""
     text = conf(instance("a/b", 7, VIP, lines=['advert_int "1;rm"', "interface ../../x"]))

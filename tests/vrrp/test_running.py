@@ -117,15 +117,39 @@ def test_what_kavip_writes_is_read_in_full(spec: dict[str, Any]) -> None:
         assert not is_read_in_full(edited, running_instances(edited))
 
 
-@pytest.mark.parametrize("line", ["{}/129 dev eth0", "{}/0 dev eth0", "{}/32 dev e123456789abcdef", "{}/32", ""])
+@pytest.mark.parametrize(
+    "line",
+    ["{}/129 dev eth0", "{}/0 dev eth0", "{}/32 dev e123456789abcdef", "{}/32", "", "{}/32 dev eth0 }", "}", "# }"],
+)
 def test_a_list_with_a_line_that_kavip_never_writes_is_not_read_in_full(line: str) -> None:
     """Its VIP would look like one that does not run; also in the list that is not advertised."""
     text = conf(build.group(**NEW), [annotated("a/web", "192.0.2.130", "192.0.2.131")], nodes(2))
     for vip in ("192.0.2.130", "192.0.2.131"):
         written = f"        {vip}/32 dev eth0\n"
         assert text.count(written) == 1
-        edited = text.replace(written, f"        {line.format(vip)}\n")
+        edited = text.replace(written, f"        {line.replace('{}', vip)}\n")
         assert not is_read_in_full(edited, running_instances(edited))
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "    virtual_ipaddress_excluded  {\n",
+        "    virtual_ipaddress_excluded {\r\n",
+        "{0}    }}\n{0}",
+        "{0}    }}\n\n{0}",
+    ],
+)
+def test_a_list_with_another_head_is_not_read_in_full(head: str) -> None:
+    """Nor one that is there twice."""
+    text = conf(build.group(**NEW), [annotated("a/web", "192.0.2.130", "192.0.2.131")], nodes(2))
+    written = "    virtual_ipaddress_excluded {\n"
+    assert text.count(written) == 1
+    edited = text.replace(written, head.format(written) if "{0}" in head else head)
+    unclosed = text.removesuffix("    }\n}\n") + "}\n"
+    assert unclosed != text
+    for each in (edited, unclosed):
+        assert not is_read_in_full(each, running_instances(each))
 
 
 def test_a_text_gives_back_its_first_nodes() -> None:

@@ -67,7 +67,7 @@ def _cleaned(value: Any) -> Any:
 
 
 def _replacement(text: str, key: yaml.Node, old: yaml.Node, value: Any, *, in_flow: bool) -> TextEdit:
-    """The *value* of *key* instead of the *old* one; comments beside *key* and below the value stay."""
+    """The *value* of *key* instead of the *old* one; comments below it and before the items of a list stay."""
     begin, end = int(old.start_mark.index), _last(old)
     if begin < end and text[end - 1] == "\n":  # a literal block
         end -= 2 if text[end - 2] == "\r" else 1

@@ -170,7 +170,7 @@ def sharers_of(snapshot: Snapshot, group: str, address: Address) -> Sharers:
     older: set[str] = set()
     for terms in snapshot.ledger.claims.holders(address) or snapshot.ledger.claims.claimants(address):
         service = snapshot.services.get(terms.key)
-        if service is not None and snapshot.group_of(service) not in (None, group):
+        if service is not None and snapshot.group_of(service) not in (None, "", group):
             return frozenset(older)
         older.add(terms.key)
     return None
