@@ -263,7 +263,8 @@ class Caches:
             for key in enqueue.of(self.snapshot, old, new, sent=sent):
                 self._enqueue(key)
         else:
-            self.snapshot.forget_changes()
+            self.snapshot.changes.forget()
+            self.snapshot.ledger.forget_changes()
 
     def _update_owned(self, old: Owned | None, new: Owned | None) -> None:
         for group in self.objects.store(old, new):

@@ -79,8 +79,8 @@ def of(snapshot: Snapshot, old: Object | None, new: Object | None, *, sent: Stat
             yield from _groups(snapshot)
         case _:  # ServiceCIDR, OpenShift's Network: whether the platform assigns, and what no pool may assign
             yield from _all_addresses(snapshot)
-    yield from _groups_at(snapshot, snapshot.drain_node_changes())
-    yield from _groups_in(snapshot, snapshot.drain_pool_changes())
+    yield from _groups_at(snapshot, snapshot.changes.drain_nodes())
+    yield from _groups_in(snapshot, snapshot.changes.drain_ranges())
     yield from _pools_of(snapshot, snapshot.ledger.drain_undone())
     disputing = map(snapshot.services.get, snapshot.ledger.drain_disputes())
     yield from _groups_of(snapshot, filter(None, disputing))  # each renders what no other group has

@@ -3,6 +3,7 @@ Everything that a decision may read: one value, filled by informers, by files or
 
 * :mod:`~kavip.snapshot.snapshot`: :class:`Snapshot`, the objects with their indexes and the ledger;
 * :mod:`~kavip.snapshot.objects`: their kinds;
+* :mod:`~kavip.snapshot.changes`: what else a change of an object has changed;
 * :mod:`~kavip.snapshot.clusterranges`: the ranges that no pool may assign;
 * :mod:`~kavip.snapshot.endpoints`: on which nodes a Service answers;
 * :mod:`~kavip.snapshot.groupchoice`: which group serves a Service;

@@ -22,9 +22,9 @@ from kavip.api.slice import EndpointSlice
 from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.nodeaddresses import ReportedAddresses, addresses_of
 from kavip.ipam.pools import Pools
-from kavip.ipam.ranges import Range, merged
 from kavip.ipam.record import read_record
 from kavip.memo import KEEPS_NOTHING, Memory
+from kavip.snapshot.changes import Changes
 from kavip.snapshot.clusterranges import PodRanges, rejected_ranges, service_ranges
 from kavip.snapshot.deletion import LeavingObjects
 from kavip.snapshot.endpoints import EndpointIndex
@@ -53,8 +53,7 @@ class Snapshot:
         self.nodes: dict[str, Node] = {}
         """With their own addresses only, without VIPs that they report (:mod:`kavip.ipam.nodeaddresses`)."""
         self.namespaces: dict[str, Namespace] = {}
-        self._changed_nodes: set[str] = set()
-        self._changed_ranges: list[Range] = []
+        self.changes = Changes()
         self.networks: dict[str, Network] = {}
         self.infrastructures: dict[str, Infrastructure] = {}
         self.slices: dict[str, EndpointSlice] = {}
@@ -200,11 +199,9 @@ class Snapshot:
     def _configure_pools(self) -> None:
         """Parse the pools that have changed, and let the ledger count over the new ones."""
         barred = (*rejected_ranges(self.network), *service_ranges(self.service_ranges.values()))
-        before, self.parsed_pools = (
-            self.parsed_pools,
-            Pools.of(self.pools.values(), barred=barred, before=self.parsed_pools),
-        )
-        self._changed_ranges = merged((*self._changed_ranges, *self.parsed_pools.differing(before)))
+        before = self.parsed_pools
+        self.parsed_pools = Pools.of(self.pools.values(), barred=barred, before=before)
+        self.changes.add_ranges(self.parsed_pools.differing(before))
         self.pod_ranges.set_pools(self.parsed_pools)
         self._membership.renew(self.ledger.configure(self.parsed_pools))
 
@@ -232,29 +229,13 @@ class Snapshot:
             if service.metadata.annotation(names.SHARING_KEY_ANNOTATION):
                 self._enter_in_ledger(service.key, service)
 
-    def drain_node_changes(self) -> set[str]:
-        """Take the nodes that have got or lost own addresses without a change of their objects."""
-        changed, self._changed_nodes = self._changed_nodes, set()
-        return changed
-
-    def drain_pool_changes(self) -> list[Range]:
-        """Take the ranges whose VIPs are announced on another interface, or with other routes or detection."""
-        changed, self._changed_ranges = self._changed_ranges, []
-        return changed
-
-    def forget_changes(self) -> None:
-        """Drop what the ``drain`` methods would return: a replica that does not lead requeues nothing."""
-        self._changed_nodes.clear()
-        self._changed_ranges.clear()
-        self.ledger.forget_changes()
-
     def _update_nodes(self, nodes: Iterable[str]) -> None:
         """Determine again which addresses are the own ones of *nodes*, because other objects have changed."""
         for key in nodes:
             before = self.nodes.get(key)
             self._update_node(key)
             if addresses_of(before) != addresses_of(self.nodes.get(key)):
-                self._changed_nodes.add(key)
+                self.changes.add_node(key)
 
     def _update_node(self, key: str) -> None:
         if (node := self._reported.without_vips(key)) is not None:

@@ -252,7 +252,7 @@ class Ledger:
         return {claim.terms.key for address in changed for claim in self.claims.of(address)}
 
     def forget_changes(self) -> None:
-        """Drop what the ``drain`` methods would return."""
+        """Drop what the ``drain`` methods would return: a replica that does not lead requeues nothing."""
         self._book.forget_changes()
 
     def drain_undone(self) -> set[Address]:
