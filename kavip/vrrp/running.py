@@ -36,7 +36,6 @@ _INTERVAL: Final = re.compile(r"^    advert_int ([0-9]{1,3}(?:\.[0-9]{1,3})?)$",
 _VIPS: Final = "\n    virtual_ipaddress {\n"
 _EXCLUDED: Final = "\n    virtual_ipaddress_excluded {\n"
 _LIST: Final = "virtual_ipaddress"
-_LIST_END: Final = "\n    }\n"
 _UNICAST: Final = "\n    unicast_peer {\n"
 _AUTHENTICATED: Final = "\n    # kavip: authentication\n"
 _DEAD: Final = re.compile(rf"^# kavip: dead ({WORD})$", re.MULTILINE)
@@ -169,9 +168,9 @@ def _lines(block: str, head: str) -> str:
     if begin < len(head):
         return ""
     end = block.find("}", begin)
-    while end >= 0 and not (block.startswith(_LIST_END, end - len(_LIST_END) + 2)):
+    while end >= 0 and block[end - 5 : end + 2] != "\n    }\n":
         end = block.find("}", end + 1)
-    return block[begin : end - len(_LIST_END) + 3] if end >= 0 else block[begin:]
+    return block[begin : end - 4] if end >= 0 else block[begin:]
 
 
 def _instance(name: str, block: str, excluded: AddressList) -> RunningInstance | None:

@@ -149,10 +149,10 @@ def _may_have(serving: ServingGroup, service: Service, address: Address) -> bool
     if not snapshot.ledger.owner(address):
         if len(claims.of(address)) < 2:
             return True
-        oldest = next(iter(claims.holders(address)), None)  # those that share it are in one group
-        holder = snapshot.services.get(oldest.key) if oldest and oldest.sharing else None
-        if holder is not None and claims.is_shared(address) and snapshot.group_of(holder) == serving.key:
-            return True
+        if claims.is_shared(address):  # all of them are in one group, if any group serves them
+            oldest = snapshot.services.get(claims.holders(address)[0].key)
+            if oldest is not None and snapshot.group_of(oldest) == serving.key:
+                return True
     among = sharers_of(snapshot, serving.key, address)
     return among is None or service.key in among
 
