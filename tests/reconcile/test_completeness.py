@@ -77,6 +77,16 @@ class EnqueuingCluster(SimulatedCluster):
         """The same for an object that is gone."""
         self.show(old, None)
 
+    def change(self, new: Object, luck: random.Random) -> None:
+        """Edit an object into *new*, or delete it, or empty its status."""
+        old = self.stored(new)
+        if old is not None and luck.random() < 0.2 and not isinstance(new, Namespace):
+            self.delete(old)
+        elif isinstance(old, Service) and luck.random() < 0.1:
+            self.empty_status(old)
+        else:
+            self.edit(new)
+
     def with_version(self, obj: Any) -> Any:
         """*obj* with the next resourceVersion."""
         self._version += 1
@@ -270,13 +280,7 @@ def test_no_key_that_has_work_to_do_is_left_out(seed: int) -> None:
     found.drain()
     for step in range(EDITS):
         new = edited(luck)
-        old = found.stored(new)
-        if old is not None and luck.random() < 0.2 and not isinstance(new, Namespace):
-            found.delete(old)
-        elif isinstance(old, Service) and luck.random() < 0.1:
-            found.empty_status(old)
-        else:
-            found.edit(new)
+        found.change(new, luck)
         if luck.random() < 0.3:
             continue  # several changes before the first reconcile
         found.drain()

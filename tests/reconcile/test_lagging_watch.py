@@ -13,8 +13,6 @@ import msgspec
 import pytest
 
 from kavip import names
-from kavip.api.cluster import Namespace
-from kavip.api.service import Service
 from kavip.errors import Conflict
 from kavip.reconcile.plan import Key, KeyKind, Plan, ServicePlan, StatusPatch
 from kavip.reconcile.service.allocation import record_waits
@@ -146,14 +144,7 @@ def step(found: LaggingCluster, luck: random.Random, change: Callable[[random.Ra
         found.retried.clear()
         found.drain(luck.randint(1, 4))
         return
-    new = change(luck)
-    old = found.stored(new)
-    if old is not None and luck.random() < 0.1 and not isinstance(new, Namespace):
-        found.delete(old)
-    elif isinstance(old, Service) and luck.random() < 0.1:
-        found.empty_status(old)
-    else:
-        found.edit(new)
+    found.change(change(luck), luck)
 
 
 @pytest.mark.slow
